@@ -1,0 +1,1 @@
+"""Measurements: one TOML in, one JSON out, every figure beside its bound."""

@@ -1,0 +1,36 @@
+"""Name every tracker that is compared, each at fixed settings."""
+
+from collections.abc import Callable
+
+from obil.data.gaussian_stream import Stream
+from obil.prior import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, WindowEM
+from obil.prior.confusion import confusion_of_votes
+from obil.prior.tracker import CompiledTracker
+
+Contender = Callable[[float, Stream], CompiledTracker]
+
+
+def _inverted(start: float, holdout: Stream) -> CompiledTracker:
+    return Algorithm2(start, confusion=confusion_of_votes(holdout.log_ratios, holdout.labels))
+
+
+def _bbse(start: float, holdout: Stream, *, soft: bool) -> CompiledTracker:
+    return BBSE.from_holdout(holdout.log_ratios, holdout.labels, prior=start, soft=soft, window=1_000)
+
+
+CONTENDERS: dict[str, Contender] = {
+    "bank": lambda start, _: BayesBank(start),
+    "grid, learned reset": lambda start, _: GridFilter(start, reset_rates=(1e-6, 3e-4, 3e-3), n_points=129),
+    "grid, no reset": lambda start, _: GridFilter(start),
+    "Algorithm 2, as printed": lambda start, _: Algorithm2(start),
+    "Algorithm 2, frequency inverted": _inverted,
+    "online EM .05": lambda start, _: OnlineEM(start, rate=0.05),
+    "online EM .01": lambda start, _: OnlineEM(start, rate=0.01),
+    "online EM .002": lambda start, _: OnlineEM(start, rate=0.002),
+    "window EM 20": lambda start, _: WindowEM(start, window=20),
+    "window EM 200": lambda start, _: WindowEM(start, window=200),
+    "window EM 1,000": lambda start, _: WindowEM(start, window=1_000),
+    "BBSE hard 1,000": lambda start, holdout: _bbse(start, holdout, soft=False),
+    "BBSE soft 1,000": lambda start, holdout: _bbse(start, holdout, soft=True),
+    "no adaptation": lambda start, _: FixedPrior(start),
+}

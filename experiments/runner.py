@@ -1,0 +1,194 @@
+"""Run an experiment cell by cell, keep what is done, and hold its figures against their bounds.
+
+An experiment is a module here and a TOML beside it. The TOML has `[settings]`, `[quick]` (what a short run
+changes in them) and `[bounds]` (figure name = {min, max}). The module has
+
+- `cells(settings)`: the units of work, as JSON values;
+- `run(cell, settings)`: the result of one of them, as JSON values;
+- `figures(results, settings)`: the named numbers that come out;
+- `table(figures, settings)`: those numbers as Markdown;
+- `missing(settings)`, optional: why it cannot run here, or None.
+"""
+
+import hashlib
+import importlib
+import json
+import platform
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from joblib import Parallel, delayed, parallel_config
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+EXPERIMENTS = ("trackers", "cifar_stream")
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results"
+DOCS = FOLDER.parent / "docs" / "results"
+LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "obil")
+
+Cell = dict[str, Any]
+Settings = dict[str, Any]
+
+
+class Experiment(Protocol):
+    """What a module of this folder offers the runner."""
+
+    def cells(self, settings: Settings) -> list[Cell]:
+        """List the units of work."""
+
+    def run(self, cell: Cell, settings: Settings) -> dict[str, Any]:
+        """Do one of them."""
+
+    def figures(self, results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
+        """Name the numbers that come out."""
+
+    def table(self, figures: dict[str, float], settings: Settings) -> str:
+        """Write them as Markdown."""
+
+
+def run_experiment(name: str, *, quick: bool, jobs: int) -> int:
+    """Run one experiment, write its JSON and its table, and return how many bounds it missed."""
+    console = Console()
+    module, settings, bounds = load(name, quick=quick)
+    reason = module.missing(settings) if hasattr(module, "missing") else None
+    if reason is not None:
+        console.print(f"{name}: skipped, {reason}")
+        return 0
+    started = time.monotonic()
+    results = list(_finished_cells(name, module, settings, quick=quick, jobs=jobs, console=console))
+    figures = module.figures(results, settings)
+    rounded = {key: float(f"{value:.6g}") for key, value in figures.items()}
+    record = {
+        "experiment": name,
+        "quick": quick,
+        "settings": settings,
+        "seconds": round(time.monotonic() - started, 1),
+        "commit": commit(),
+        "versions": versions(),
+        "bounds": bounds,
+        "figures": rounded,
+    }
+    target = RESULTS / "quick" if quick else RESULTS
+    target.mkdir(parents=True, exist_ok=True)
+    (target / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    _partial(name, quick).unlink(missing_ok=True)
+    if not quick:
+        render(name)
+    return report(console, rounded, bounds, title=f"{name}{' (quick)' if quick else ''}")
+
+
+def load(name: str, *, quick: bool, folder: Path = FOLDER) -> tuple[Any, Settings, dict[str, dict[str, float]]]:
+    """Return the module, the settings and the bounds of an experiment; a quick run has no bounds to meet."""
+    with (folder / f"{name}.toml").open("rb") as file:
+        config = tomllib.load(file)
+    settings = config["settings"] | (config.get("quick", {}) if quick else {})
+    module = cast(Any, importlib.import_module(f"{folder.name}.{name}"))
+    return module, settings, {} if quick else config.get("bounds", {})
+
+
+def render(name: str) -> None:
+    """Write the Markdown table of an experiment from its JSON."""
+    module, _, _ = load(name, quick=False)
+    record = json.loads((RESULTS / f"{name}.json").read_text())
+    DOCS.mkdir(parents=True, exist_ok=True)
+    head = f"<!-- made by `python -m experiments {name} --render` from experiments/results/{name}.json -->\n\n"
+    (DOCS / f"{name}.md").write_text(head + module.table(record["figures"], record["settings"]).rstrip() + "\n")
+
+
+def report(console: Console, figures: dict[str, float], bounds: dict[str, dict[str, float]], *, title: str) -> int:
+    """Print every figure that has a bound, or all of them where none has; return how many missed."""
+    table = Table(title=title)
+    for column in ("figure", "measured", "bound", ""):
+        table.add_column(column, justify="left" if column == "figure" else "right")
+    missed = 0
+    for key in bounds or figures:
+        value, bound = figures.get(key), bounds.get(key, {})
+        met = value is not None and bound.get("min", -1e300) <= value <= bound.get("max", 1e300)
+        missed += not met
+        wanted = ", ".join(f"{side} {limit:g}" for side, limit in bound.items())
+        table.add_row(
+            key, "absent" if value is None else f"{value:.4g}", wanted, ("ok" if met else "MISSED") if bound else ""
+        )
+    console.print(table)
+    return missed
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that the figures depend on."""
+    return {"python": platform.python_version()} | {library: version(library) for library in LIBRARIES}
+
+
+def commit() -> str:
+    """Return the commit the figures were measured at, marked when the tree had other changes."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=FOLDER, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return described.stdout.strip()
+
+
+def _finished_cells(
+    name: str, module: Experiment, settings: Settings, *, quick: bool, jobs: int, console: Console
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Yield every cell with its result in order, computing only those that an interrupted run left open."""
+    cells = module.cells(settings)
+    keys = [json.dumps(cell, sort_keys=True) for cell in cells]
+    partial = _partial(name, quick)
+    fingerprint = _fingerprint(settings)
+    done = _read_partial(partial, fingerprint)
+    todo = [(key, cell) for key, cell in zip(keys, cells, strict=True) if key not in done]
+    if done:
+        console.print(f"{name}: {len(cells) - len(todo)} of {len(cells)} cells were done before")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with Progress(*columns, console=console) as progress, partial.open("a") as file:
+        task = progress.add_task(name, total=len(cells), completed=len(cells) - len(todo))
+        with parallel_config(backend="loky", inner_max_num_threads=1):
+            work = Parallel(n_jobs=jobs, return_as="generator_unordered")(
+                delayed(_run_cell)(name, key, cell, settings) for key, cell in todo
+            )
+            for key, result in work:
+                done[key] = result
+                file.write(json.dumps({"of": fingerprint, "key": key, "result": result}) + "\n")
+                file.flush()
+                progress.advance(task)
+    yield from ((cell, done[key]) for key, cell in zip(keys, cells, strict=True))
+
+
+def _run_cell(name: str, key: str, cell: Cell, settings: Settings) -> tuple[str, dict[str, Any]]:
+    return key, importlib.import_module(f"experiments.{name}").run(cell, settings)
+
+
+def _partial(name: str, quick: bool) -> Path:
+    return RESULTS / f"{name}{'.quick' if quick else ''}.partial.jsonl"
+
+
+def _read_partial(path: Path, fingerprint: str) -> dict[str, dict[str, Any]]:
+    done = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:  # the line a killed run was writing
+                continue
+            if entry["of"] == fingerprint:
+                done[entry["key"]] = entry["result"]
+    return done
+
+
+def _fingerprint(settings: Settings) -> str:
+    """Return a hash of the settings and the source: results of other code are not continued."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for source in sorted([*FOLDER.rglob("*.py"), *(FOLDER.parent / "src").rglob("*.py")]):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]

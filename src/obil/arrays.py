@@ -1,0 +1,97 @@
+"""Check arrays where they enter: finite, of the right shape, inside the simplex."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.errors import InvalidInputError
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+PriorLike: TypeAlias = float | npt.ArrayLike
+
+SUM_TOLERANCE = 1e-6
+SMALLEST_PRIOR = 1e-15
+
+
+def as_prior(prior: PriorLike, *, n_classes: int | None = None) -> FloatArray:
+    """Return a prior as an array (K,) that sums to 1; a single number is the binary P1.
+
+    >>> as_prior(0.25)
+    array([0.75, 0.25])
+    >>> as_prior([0.2, 0.3, 0.5])
+    array([0.2, 0.3, 0.5])
+    """
+    values = as_floats(prior, "prior")
+    if values.ndim == 0:
+        values = np.array([1.0 - float(values), float(values)])
+    if values.ndim != 1 or values.size < 2:
+        raise InvalidInputError(f"prior must hold one probability a class (K >= 2), got shape {values.shape}")
+    if n_classes is not None and values.size != n_classes:
+        raise InvalidInputError(f"prior must have {n_classes} classes, got {values.size}")
+    if not ((values >= SMALLEST_PRIOR) & (values <= 1.0)).all():
+        raise InvalidInputError(
+            f"prior must be a probability of at least {SMALLEST_PRIOR:g} for every class, got {values.tolist()}"
+        )
+    total = float(values.sum())
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise InvalidInputError(f"prior must sum to 1, got a sum of {total!r}")
+    if abs(total - 1.0) <= 1e-12:  # checked before: dividing again would change its last bits
+        return values.copy()
+    scaled: FloatArray = values / total
+    return scaled
+
+
+def as_log_ratios(log_ratios: npt.ArrayLike, *, n_classes: int | None = None) -> FloatArray:
+    """Return log ratios as a contiguous array (n, K) whose column 0 is 0 and whose entries are finite."""
+    rows = np.ascontiguousarray(as_floats(log_ratios, "log_ratios"))
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise InvalidInputError(f"log_ratios must have shape (n, K) with K >= 2, got {rows.shape}")
+    if n_classes is not None and rows.shape[1] != n_classes:
+        raise InvalidInputError(f"log_ratios must have {n_classes} columns, got {rows.shape[1]}")
+    if not np.isfinite(rows).all():
+        row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+        raise InvalidInputError(f"log_ratios must be finite, got {rows[row].tolist()} in row {row}")
+    if rows[:, 0].any():
+        row = int(np.argmax(rows[:, 0] != 0.0))
+        raise InvalidInputError(
+            f"log_ratios are relative to class 0, so column 0 must be 0, got {rows[row].tolist()} in row {row}"
+        )
+    return rows
+
+
+def as_labels(labels: npt.ArrayLike, *, n_classes: int) -> IntArray:
+    """Return class numbers as an array (n,) of integers in 0 ... K-1."""
+    values = np.asarray(labels)
+    if values.ndim != 1:
+        raise InvalidInputError(f"labels must have shape (n,), got {values.shape}")
+    if values.size and not np.issubdtype(values.dtype, np.integer) and values.dtype != bool:
+        raise InvalidInputError(f"labels must be class numbers (integers), got dtype {values.dtype}")
+    numbers = values.astype(np.int64)
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= n_classes):
+        raise InvalidInputError(f"labels must lie in 0 ... {n_classes - 1}, got {numbers.min()} ... {numbers.max()}")
+    return numbers
+
+
+def require_same_length(**arrays: npt.NDArray[Any]) -> None:
+    """Refuse arrays whose first axes differ: `require_same_length(labels=labels, decisions=decisions)`."""
+    lengths = {name: len(values) for name, values in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidInputError(f"these must be equally long, got {lengths}")
+
+
+def require_in(name: str, value: float, low: float, high: float) -> float:
+    """Return a number that lies in [low, high], or say which rule it breaks."""
+    number = float(value)
+    if not low <= number <= high:
+        raise InvalidInputError(f"{name} must lie in [{low:g}, {high:g}], got {value!r}")
+    return number
+
+
+def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
+    """Return an array of floats, or say that these are not numbers."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"{name} must be numbers, got {values!r:.80}") from None

@@ -1,0 +1,1 @@
+"""Pure formulas: ratio and posterior, costs and decisions, error bounds, regret."""

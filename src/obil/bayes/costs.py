@@ -1,0 +1,123 @@
+"""Decide by expected cost: any cost matrix, with the binary threshold as its special case."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
+from obil.bayes.posterior import posterior
+from obil.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Costs:
+    """What each decision costs: `matrix[i, j]` is the cost of deciding class i when j is true.
+
+    Parameters
+    ----------
+    false_positive, false_negative
+        Cost of a false alarm and of a miss (the paper's C10 and C01).
+    true_positive, true_negative
+        Cost of being right (C11 and C00); a review that costs money even when it finds fraud has one.
+
+    >>> Costs(false_positive=1, false_negative=9).ratio
+    0.1111111111111111
+    """
+
+    matrix: FloatArray  # (K, K)
+    classes: tuple[object, ...] | None
+
+    def __init__(
+        self,
+        *,
+        false_positive: float,
+        false_negative: float,
+        true_positive: float = 0.0,
+        true_negative: float = 0.0,
+    ) -> None:
+        self._set([[true_negative, false_negative], [false_positive, true_positive]], None)
+
+    @classmethod
+    def from_matrix(cls, matrix: npt.ArrayLike, *, classes: Sequence[object] | None = None) -> "Costs":
+        """Build costs for K classes from a matrix (rows: decided, columns: true).
+
+        `classes` names the rows and columns; without it they are in the model's own order.
+        """
+        costs = object.__new__(cls)
+        costs._set(matrix, classes)
+        return costs
+
+    def _set(self, matrix: npt.ArrayLike, classes: Sequence[object] | None) -> None:
+        try:
+            values = np.array(matrix, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(f"costs must be numbers, got {matrix!r:.80}") from None
+        if values.ndim != 2 or values.shape[0] != values.shape[1] or len(values) < 2:
+            raise InvalidInputError(f"a cost matrix must be square with K >= 2, got shape {values.shape}")
+        if not np.isfinite(values).all():
+            raise InvalidInputError(f"costs must be finite, got {values.tolist()}")
+        wrong = values - np.diag(values)  # (decided, true): what a wrong decision costs beyond the right one
+        np.fill_diagonal(wrong, 1.0)
+        if (wrong <= 0.0).any():
+            decided, true = (int(index[0]) for index in np.nonzero(wrong <= 0.0))
+            raise InvalidInputError(
+                f"a wrong decision must cost more than the right one, got {values[decided, true]!r} for deciding "
+                f"{decided} when {true} is true against {values[true, true]!r} for being right"
+            )
+        if classes is not None and len(classes) != len(values):
+            raise InvalidInputError(f"classes must name all {len(values)} rows of the cost matrix, got {len(classes)}")
+        values += 0.0  # -0.0 equals 0.0 and has to hash like it
+        values.flags.writeable = False
+        object.__setattr__(self, "matrix", values)
+        object.__setattr__(self, "classes", None if classes is None else tuple(classes))
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return len(self.matrix)
+
+    @property
+    def ratio(self) -> float:
+        """The cost ratio Qc = (C10 - C00) / (C01 - C11) of a binary problem: it weighs the false alarm."""
+        if self.n_classes != 2:
+            raise InvalidInputError(f"only a binary problem has one cost ratio, got {self.n_classes} classes")
+        return float((self.matrix[1, 0] - self.matrix[0, 0]) / (self.matrix[0, 1] - self.matrix[1, 1]))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Costs):
+            return NotImplemented
+        return self.classes == other.classes and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash((self.matrix.tobytes(), self.classes))
+
+
+EQUAL_COSTS = Costs(false_positive=1.0, false_negative=1.0)
+
+
+def log_threshold(prior: PriorLike, costs: Costs = EQUAL_COSTS) -> float:
+    """Return log Q = log Qc + log((1-P)/P): decide 1 where the log ratio is above it (binary).
+
+    >>> log_threshold(0.5)
+    0.0
+    """
+    negative, positive = as_prior(prior, n_classes=2)
+    return float(np.log(costs.ratio) + np.log(negative) - np.log(positive))
+
+
+def bayes_decision(log_ratios: npt.ArrayLike, prior: PriorLike, costs: Costs = EQUAL_COSTS) -> IntArray:
+    """Return the class of least expected cost for each row of log ratios (n, K); a tie goes to the lower class.
+
+    >>> bayes_decision([[0.0, 3.0], [0.0, 3.0]], 0.5).tolist()
+    [1, 1]
+    >>> bayes_decision([[0.0, 3.0]], 0.01).tolist()
+    [0]
+    """
+    rows = as_log_ratios(log_ratios, n_classes=costs.n_classes)
+    if costs.n_classes == 2:
+        # in logs, so that a row however sure is still compared and not rounded to 0 or 1
+        return np.asarray(rows[:, 1] > log_threshold(prior, costs), dtype=np.int64)
+    expected = posterior(rows, prior) @ costs.matrix.T  # (n, decided)
+    return np.asarray(np.argmin(expected, axis=1), dtype=np.int64)

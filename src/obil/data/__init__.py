@@ -1,0 +1,1 @@
+"""Data with known answers: prior paths, and streams whose exact ratios are known."""

@@ -1,0 +1,1 @@
+"""Measure and show what a tracker or a model did."""
