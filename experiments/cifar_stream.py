@@ -116,11 +116,11 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
         name = settings["trackers"][tracker].get("name", tracker)
         wins = ["", ""] if tracker == "bank" else [f"{figures[f'{tracker}.{w}']:.0f}" for w in ("wins", "clear_wins")]
         rows.append([name, *(f"{figures[f'{tracker}.excess.{shift}']:.3f}" for shift in shifts), *wins])
-    return (
-        f"**Error beyond the oracle's, percentage points**, {len(settings['seeds'])} seeds of {settings['n_rows']:,} rows; "
-        "on how many shifts below the bank, and below by more than two standard errors of the paired difference.\n\n"
-        + markdown_table(header, rows)
+    title = (
+        f"**Error beyond the oracle's, percentage points**, {len(settings['seeds'])} seeds of {settings['n_rows']:,} "
+        "rows; on how many shifts below the bank, and below by more than two standard errors of the difference.\n\n"
     )
+    return title + markdown_table(header, rows)
 
 
 def prior_path(shift: str, n_rows: int, *, n_classes: int) -> FloatArray:

@@ -1,7 +1,9 @@
 """Name every tracker that is compared, each at fixed settings."""
 
 from collections.abc import Callable
+from typing import Any
 
+from experiments.peers import FLHFTL, FTFWH, FTH, RLLS, ROGD
 from obil.data.gaussian_stream import Stream
 from obil.prior import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, WindowEM
 from obil.prior.confusion import confusion_of_votes
@@ -14,8 +16,8 @@ def _inverted(start: float, holdout: Stream) -> CompiledTracker:
     return Algorithm2(start, confusion=confusion_of_votes(holdout.log_ratios, holdout.labels))
 
 
-def _bbse(start: float, holdout: Stream, *, soft: bool) -> CompiledTracker:
-    return BBSE.from_holdout(holdout.log_ratios, holdout.labels, prior=start, soft=soft, window=1_000)
+def _from_holdout(build: Callable[..., CompiledTracker], **settings: Any) -> Contender:
+    return lambda start, holdout: build(holdout.log_ratios, holdout.labels, prior=start, **settings)
 
 
 CONTENDERS: dict[str, Contender] = {
@@ -30,7 +32,13 @@ CONTENDERS: dict[str, Contender] = {
     "window EM 20": lambda start, _: WindowEM(start, window=20),
     "window EM 200": lambda start, _: WindowEM(start, window=200),
     "window EM 1,000": lambda start, _: WindowEM(start, window=1_000),
-    "BBSE hard 1,000": lambda start, holdout: _bbse(start, holdout, soft=False),
-    "BBSE soft 1,000": lambda start, holdout: _bbse(start, holdout, soft=True),
+    "BBSE hard 1,000": _from_holdout(BBSE.from_holdout, soft=False, window=1_000),
+    "BBSE soft 1,000": _from_holdout(BBSE.from_holdout, soft=True, window=1_000),
+    "RLLS 1,000": _from_holdout(RLLS.from_holdout, window=1_000),
+    "FTH": _from_holdout(FTH.from_holdout),
+    "FTFWH 1,000": _from_holdout(FTFWH.from_holdout, window=1_000),
+    "ROGD .003": _from_holdout(ROGD.from_holdout, step_size=3e-3, floor=1e-3),
+    "FLH-FTL, textbook rate": _from_holdout(FLHFTL.from_holdout),
+    "FLH-FTL, rate 1": _from_holdout(FLHFTL.from_holdout, learning_rate=1.0),
     "no adaptation": lambda start, _: FixedPrior(start),
 }

@@ -1,0 +1,29 @@
+"""The docs name things that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NAMED_TESTS = re.compile(r"`((?:\w+/)*test_\w+\.py)?::(test_\w+)`")
+
+
+def test_every_test_that_the_errata_name_exists() -> None:
+    text = (ROOT / "docs" / "errata.md").read_text()
+    named, file = [], ""
+    for path, test in NAMED_TESTS.findall(text):
+        file = path or file  # `::test` alone goes on in the file named before it
+        named.append((file, test))
+    assert len(named) > 10
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_relative_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        if not target.startswith("http"):
+            assert (ROOT / page).parent.joinpath(target).exists(), target
