@@ -20,6 +20,8 @@ def main() -> int:
     parser.add_argument("--render", action="store_true", help="write the tables from the JSON without computing")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.check:
+        parser.error("a quick run has no bounds to check: leave out one of --quick and --check")
     missed = 0
     for name in EXPERIMENTS if arguments.name == "all" else [arguments.name]:
         if arguments.render:

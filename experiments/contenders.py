@@ -24,6 +24,7 @@ CONTENDERS: dict[str, Contender] = {
     "bank": lambda start, _: BayesBank(start),
     "grid, learned reset": lambda start, _: GridFilter(start, reset_rates=(1e-6, 3e-4, 3e-3), n_points=129),
     "grid, no reset": lambda start, _: GridFilter(start),
+    "one endless filter": lambda start, _: BayesBank(start, memories=(None,), n_snapshots=0),
     "Algorithm 2, as printed": lambda start, _: Algorithm2(start),
     "Algorithm 2, frequency inverted": _inverted,
     "online EM .05": lambda start, _: OnlineEM(start, rate=0.05),

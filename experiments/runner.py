@@ -110,7 +110,7 @@ def report(console: Console, figures: dict[str, float], bounds: dict[str, dict[s
     missed = 0
     for key in bounds or figures:
         value, bound = figures.get(key), bounds.get(key, {})
-        met = value is not None and bound.get("min", -1e300) <= value <= bound.get("max", 1e300)
+        met = value is not None and (not bound or bound.get("min", -1e300) <= value <= bound.get("max", 1e300))
         missed += not met
         wanted = ", ".join(f"{side} {limit:g}" for side, limit in bound.items())
         table.add_row(

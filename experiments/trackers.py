@@ -13,7 +13,7 @@ from obil.bayes.regret import GaussianPair
 from obil.data.gaussian_stream import GaussianClasses, Stream
 from obil.prior import BayesBank
 
-REGRET_TRACKERS = ("bank", "grid, no reset", "Algorithm 2, as printed")
+REGRET_TRACKERS = ("bank", "one endless filter", "Algorithm 2, as printed")
 BIAS_TRACKERS = ("bank", "Algorithm 2, as printed", "Algorithm 2, frequency inverted")
 HOLDOUT_SEED = 1_000_003
 

@@ -61,6 +61,13 @@ def as_log_ratios(log_ratios: npt.ArrayLike, *, n_classes: int | None = None) ->
     return rows
 
 
+def as_scaled(log_ratios: FloatArray) -> FloatArray:
+    """Return log ratios less the largest of their row, (n, K), and finite: exp of it cannot overflow."""
+    with np.errstate(over="ignore"):  # the difference of two huge ratios may be -inf, and is then cut
+        scaled: FloatArray = np.maximum(log_ratios - log_ratios.max(axis=1, keepdims=True), -1e308)
+    return scaled
+
+
 def as_labels(labels: npt.ArrayLike, *, n_classes: int) -> IntArray:
     """Return class numbers as an array (n,) of integers in 0 ... K-1."""
     values = np.asarray(labels)
@@ -83,7 +90,7 @@ def require_same_length(**arrays: npt.NDArray[Any]) -> None:
 
 def require_in(name: str, value: float, low: float, high: float) -> float:
     """Return a number that lies in [low, high], or say which rule it breaks."""
-    number = float(value)
+    number = float(as_floats(value, name))
     if not low <= number <= high:
         raise InvalidInputError(f"{name} must lie in [{low:g}, {high:g}], got {value!r}")
     return number

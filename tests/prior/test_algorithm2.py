@@ -81,7 +81,7 @@ def test_with_exact_ratios_it_is_far_off_where_the_bank_is_not() -> None:
     assert 0.005 / 1.5 < sound < 0.005 * 1.5
 
 
-def test_inverting_the_frequency_reduces_the_bias() -> None:
+def test_inverting_the_frequency_helps_at_rare_priors() -> None:
     # seed 1: 20,000 rows at .005; with the exact rates of the Gaussian pair the estimate falls from .13 to .02
     true_rate, false_rate = (float(rate) for rate in GaussianPair(1.5).rates(0.0))
     confusion = [[1.0 - false_rate, 1.0 - true_rate], [false_rate, true_rate]]
@@ -89,6 +89,16 @@ def test_inverting_the_frequency_reduces_the_bias() -> None:
     printed = Algorithm2(0.05).update_many(rows)[10_000:, 1].mean()
     inverted = Algorithm2(0.05, confusion=confusion).update_many(rows)[10_000:, 1].mean()
     assert abs(inverted - 0.005) < 0.3 * abs(printed - 0.005)
+
+
+def test_inverting_the_frequency_harms_where_the_other_bias_pulled_the_other_way() -> None:
+    # seed 1: 20,000 rows at .1, separation 3: both too low, about .075 as printed and .052 inverted
+    true_rate, false_rate = (float(rate) for rate in GaussianPair(3.0).rates(0.0))
+    confusion = [[1.0 - false_rate, 1.0 - true_rate], [false_rate, true_rate]]
+    rows = GaussianClasses.pair(3.0).draw(constant(20_000, 0.1), random_state=1).log_ratios
+    printed = Algorithm2(0.05).update_many(rows)[10_000:, 1].mean()
+    inverted = Algorithm2(0.05, confusion=confusion).update_many(rows)[10_000:, 1].mean()
+    assert inverted < printed - 0.01 < 0.09
 
 
 def test_the_inverted_frequency_is_the_prior_it_came_from() -> None:

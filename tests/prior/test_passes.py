@@ -69,7 +69,8 @@ def test_the_gradient_and_curvature_are_those_of_the_log_likelihood() -> None:
     def log_likelihood(prior: FloatArray) -> float:
         return float(np.log(np.exp(rows) @ prior).sum())
 
-    assert evidence.log_likelihood == pytest.approx(log_likelihood(at), rel=1e-12)
+    scaled = float(rows.max(axis=1).sum())  # each row's largest ratio counts as 1
+    assert evidence.log_likelihood == pytest.approx(log_likelihood(at) - scaled, rel=1e-12)
     for k in range(5):
         move = step * np.eye(5)[k]
         slope = (log_likelihood(at + move) - log_likelihood(at - move)) / (2.0 * step)
@@ -158,3 +159,40 @@ def test_bad_rows_and_levels_are_refused() -> None:
         estimate_from_rows([[0.0, 1.0, 2.0]], level=0.0)
     with pytest.raises(InvalidInputError, match="columns"):
         PassEvidence.of([[0.0, 1.0, 2.0]], 0.5)
+
+
+@pytest.mark.parametrize(("n_classes", "present"), [(20, 5), (50, 5), (50, 25)])
+def test_many_classes_of_which_most_are_absent_come_out_as_long_em_finds_them(n_classes: int, present: int) -> None:
+    rng = np.random.default_rng(n_classes + present)
+    means = rng.normal(size=(n_classes, 8)) * 2.0
+    priors = np.zeros(n_classes)
+    priors[:present] = 1.0 / present
+    rows = GaussianClasses(means, np.eye(8)).draw(np.tile(priors, (3_000, 1)), random_state=rng).log_ratios
+    passes = 0
+
+    def one_pass(prior: FloatArray) -> PassEvidence:
+        nonlocal passes
+        passes += 1
+        return PassEvidence.of(rows, prior)
+
+    found = estimate_by_passes(one_pass, np.full(n_classes, 1.0 / n_classes))
+    ratios = np.exp(rows - rows.max(axis=1, keepdims=True))
+    slow = np.full(n_classes, 1.0 / n_classes)
+    for _ in range(3_000):
+        weighted = ratios * slow
+        slow = (weighted / weighted.sum(axis=1, keepdims=True)).mean(axis=0)
+    assert np.abs(found.prior - slow).max() < 1e-6
+    assert passes <= 20
+    assert (found.interval[present:, 1] < 0.02).all()  # absent classes are known to be nearly absent
+
+
+def test_rows_that_say_nothing_leave_every_prior_possible() -> None:
+    for n_classes in (2, 3):
+        interval = estimate_from_rows(np.zeros((50, n_classes))).interval
+        assert (interval[:, 0] < 1e-9).all()
+        assert (interval[:, 1] > 1 - 1e-9).all()
+
+
+def test_ratios_near_the_largest_number_there_is_are_taken() -> None:
+    found = estimate_from_rows([[0.0, 1e300, -1e300], [0.0, 5.0, 1.7e308], [0.0, -3.0, 2.0]])
+    assert np.isfinite(found.prior).all()

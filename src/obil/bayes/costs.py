@@ -44,6 +44,9 @@ class Costs:
         """Build costs for K classes from a matrix (rows: decided, columns: true).
 
         `classes` names the rows and columns; without it they are in the model's own order.
+
+        >>> Costs.from_matrix([[0, 5, 9], [1, 0, 9], [1, 1, 0]]).n_classes
+        3
         """
         costs = object.__new__(cls)
         costs._set(matrix, classes)
@@ -103,8 +106,18 @@ def log_threshold(prior: PriorLike, costs: Costs = EQUAL_COSTS) -> float:
     >>> log_threshold(0.5)
     0.0
     """
-    negative, positive = as_prior(prior, n_classes=2)
-    return float(np.log(costs.ratio) + np.log(negative) - np.log(positive))
+    return float(binary_log_thresholds(as_prior(prior, n_classes=2)[1], costs))
+
+
+def binary_log_thresholds(positive_priors: npt.ArrayLike, costs: Costs = EQUAL_COSTS) -> FloatArray:
+    """Return log Q for many positive priors P1 at once, each strictly inside (0, 1).
+
+    >>> binary_log_thresholds([0.5, 0.5]).tolist()
+    [0.0, 0.0]
+    """
+    positive = np.asarray(positive_priors, dtype=np.float64)
+    thresholds: FloatArray = np.log(costs.ratio) + np.log1p(-positive) - np.log(positive)
+    return thresholds
 
 
 def bayes_decision(log_ratios: npt.ArrayLike, prior: PriorLike, costs: Costs = EQUAL_COSTS) -> IntArray:

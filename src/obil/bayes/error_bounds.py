@@ -10,16 +10,19 @@ from obil.errors import InvalidInputError
 def relative_ratio_error(posterior: npt.ArrayLike, error: npt.ArrayLike) -> FloatArray:
     """Return the exact relative error of the ratio when the posterior P is reported as P + error (signed).
 
+    At P + error = 1 the reported ratio, and so its error, is infinite.
+
     >>> float(relative_ratio_error(0.5, 0.0))
     0.0
     """
     true, shift = np.asarray(posterior, dtype=np.float64), np.asarray(error, dtype=np.float64)
-    exact: FloatArray = shift / (true * (1.0 - true - shift))
+    with np.errstate(divide="ignore"):
+        exact: FloatArray = shift / (true * (1.0 - true - shift))
     return exact
 
 
 def ratio_error_bound(posterior: npt.ArrayLike, error: npt.ArrayLike) -> FloatArray:
-    """Return the largest relative error of the ratio, |e| / (P (1 - P - |e|)), for an error of size |e| < 1 - P.
+    """Return the largest relative error of the ratio, |e| / (P (1 - P - |e|)), for |e| below P and 1 - P.
 
     An overestimate is the worst case: the bound is reached at P + |e|.
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax, softmax
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior
+from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, as_prior, as_scaled
 from obil.errors import InvalidInputError
 
 # A posterior of exactly 0 has no finite log ratio; this is the smallest one kept, about e^-69.
@@ -18,13 +18,17 @@ def posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
     array([[0.8, 0.2]])
     """
     rows = as_log_ratios(log_ratios)
-    return np.asarray(softmax(rows + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
+    return np.asarray(softmax(as_scaled(rows) + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
 
 
 def log_posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
-    """Return log P(class | x) at `prior`, (n, K): what a log loss needs, finite however sure the row is."""
+    """Return log P(class | x) at `prior`, (n, K): what a log loss needs, finite however sure the row is.
+
+    >>> log_posterior([[0.0, -1000.0]], 0.5)
+    array([[    0., -1000.]])
+    """
     rows = as_log_ratios(log_ratios)
-    return np.asarray(log_softmax(rows + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
+    return np.asarray(log_softmax(as_scaled(rows) + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
 
 
 def log_ratios_from_posterior(posteriors: npt.ArrayLike, prior: PriorLike) -> FloatArray:
@@ -36,7 +40,7 @@ def log_ratios_from_posterior(posteriors: npt.ArrayLike, prior: PriorLike) -> Fl
     >>> log_ratios_from_posterior([[0.8, 0.2]], 0.2)
     array([[0., 0.]])
     """
-    values = np.asarray(posteriors, dtype=np.float64)
+    values = as_floats(posteriors, "posteriors")
     if values.ndim != 2 or values.shape[1] < 2:
         raise InvalidInputError(f"posteriors must have shape (n, K) with K >= 2, got {values.shape}")
     if not np.isfinite(values).all() or (values < 0.0).any() or (abs(values.sum(axis=1) - 1.0) > 1e-3).any():

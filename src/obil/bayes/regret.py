@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from obil.arrays import FloatArray, as_labels, as_log_ratios, require_same_length
-from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.arrays import FloatArray, as_labels, as_log_ratios, as_scaled, require_same_length
+from obil.bayes.costs import EQUAL_COSTS, Costs, binary_log_thresholds
 from obil.errors import InvalidInputError
 
 
@@ -16,6 +16,9 @@ def realised_costs(decisions: npt.ArrayLike, labels: npt.ArrayLike, costs: Costs
 
     The cost ratio Qc weighs the false alarm, as in the threshold; the paper's loss weighs the miss with
     it, which contradicts the threshold it is used with.
+
+    >>> realised_costs([1, 0], [0, 1], Costs(false_positive=1, false_negative=9))
+    array([1., 9.])
     """
     decided = as_labels(decisions, n_classes=costs.n_classes)
     true = as_labels(labels, n_classes=costs.n_classes)
@@ -33,13 +36,18 @@ def realised_regret(
     """Return the cumulative cost beyond that of the oracle, which knows the prior of every row, (n,).
 
     `priors` are the true priors, (n, K). The last entry is the regret of the whole sequence.
+
+    >>> realised_regret([1, 0], [0, 1], [[0.0, -1.0], [0.0, 1.0]], [[0.5, 0.5]] * 2)
+    array([1., 2.])
     """
     rows = as_log_ratios(log_ratios, n_classes=costs.n_classes)
     true_priors = np.asarray(priors, dtype=np.float64)
     if true_priors.shape != rows.shape:
         raise InvalidInputError(f"priors must have the shape of log_ratios {rows.shape}, got {true_priors.shape}")
+    if not ((true_priors >= 0.0).all() and (abs(true_priors.sum(axis=1) - 1.0) <= 1e-6).all()):
+        raise InvalidInputError("every row of priors must be non-negative and sum to 1")
     # the posterior's normaliser is the same for every decision, so the joint weights suffice
-    weights = true_priors * np.exp(rows - rows.max(axis=1, keepdims=True))
+    weights = true_priors * np.exp(as_scaled(rows))
     oracle = np.argmin(weights @ costs.matrix.T, axis=1)
     excess = realised_costs(decisions, labels, costs) - realised_costs(oracle, labels, costs)
     return np.cumsum(excess)
@@ -94,10 +102,3 @@ class GaussianPair:
         return float(
             self.regret(estimated, positive_priors, costs)[-1] / self.oracle_cost(positive_priors, costs).sum()
         )
-
-
-def binary_log_thresholds(positive_priors: npt.ArrayLike, costs: Costs = EQUAL_COSTS) -> FloatArray:
-    """Return log Q for many positive priors P1 at once, each strictly inside (0, 1)."""
-    positive = np.asarray(positive_priors, dtype=np.float64)
-    thresholds: FloatArray = np.log(costs.ratio) + np.log1p(-positive) - np.log(positive)
-    return thresholds

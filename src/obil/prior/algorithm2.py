@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, PriorLike, require_in
+from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.prior.confusion import inverse_of_confusion
@@ -74,7 +74,7 @@ class Algorithm2(CompiledTracker):
             mixing=require_in("mixing", mixing, 0.0, 1.0),
             clamp=require_in("clamp", clamp, 0.0, 1.0),
             window=as_count("window", window),
-            confusion=None if confusion is None else np.asarray(confusion, dtype=np.float64).tolist(),
+            confusion=None if confusion is None else as_floats(confusion, "confusion").tolist(),
         )
 
     def _begin(self, start: FloatArray) -> Algorithm2Memory:

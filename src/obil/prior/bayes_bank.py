@@ -52,9 +52,10 @@ class BayesBank(CompiledTracker):
     Guarantee
     ---------
     The evidence of a row is linear in the prior, so the bank's evidence is that of a mixture over all
-    sequences of experts. For *any* rows, and any sequence of experts with S switches, over T <= 10^6 rows
-    and N experts, the bank's log evidence is at most
-    ``(S + 1) (log 2N + log(T + 2)) + log J + log(T + 2)`` below that sequence's.
+    sequences of experts. For *any* rows, and any sequence of experts with S switches, over T rows and N
+    experts, the bank's log evidence is at most ``(S + 1) (log 2N + log(T + 2)) + log J + log(T + 2)``
+    below that sequence's, where T is at most 1 / (the smallest switching rate), 10^6 by default, and a
+    sequence may turn to a new snapshot from the row after the one it was stored at.
 
     Parameters
     ----------
@@ -97,8 +98,9 @@ class BayesBank(CompiledTracker):
     def interval(self, level: float = 0.9) -> FloatArray:
         """Return the central interval of each class's prior under the mixture of filters, (K, 2).
 
-        Snapshots are single values and carry no width: they count in the prior, not in the interval. The
-        interval trusts the log ratios; a calibrator's own uncertainty comes on top.
+        Snapshots are single values and carry no width: they count in the prior, not in the interval, so just
+        after a regime came back the prior can lie outside it. The interval trusts the log ratios; a
+        calibrator's own uncertainty comes on top.
         """
         tail = (1.0 - require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0
         memory: BankMemory = self._started()  # type: ignore[assignment]  # the base class knows only `prior`
@@ -136,7 +138,7 @@ class BayesBank(CompiledTracker):
         memory: BankMemory = self._memory
         rows, stored = memory.seen.tolist()
         n_filters, n_snapshots = memory.counts.shape[1], memory.snapshots.shape[1]
-        if rows < 0 or not 0 <= stored <= n_snapshots:
+        if not 0 <= rows <= LARGEST_TOTAL or not 0 <= stored <= n_snapshots:
             raise InvalidStateError(f"a bank with {n_snapshots} snapshots cannot have seen {[rows, stored]}")
         if (memory.visits[:stored] < 1).any():
             raise InvalidStateError("a snapshot of a bank was visited at least once")
@@ -265,8 +267,8 @@ def _match_moments(
     """Replace each filter's Dirichlet by the one with the mean and the summed variance of its exact posterior.
 
     With r the responsibilities, x = counts + r and n = sum(counts) + 1, the exact posterior has mean x / n
-    and variances (x (n-x) + n r (1-r)) / (n^2 (n+1)): every term positive, nothing cancels. Then forget,
-    and leave the new means in the filters' columns of `means`.
+    and variances (x (n-x) + n r (1-r)) / (n^2 (n+1)): sums of positive terms. Then forget, and leave the
+    new means in the filters' columns of `means`.
     """
     n_classes, n_filters = counts.shape
     n, spread, doubt = scratch[0], scratch[1], scratch[2]  # (M,) each

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
+from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_log_ratios, as_prior
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
 from obil.prior.confusion import confusion_of_votes, inverse_of_confusion
@@ -41,6 +41,11 @@ class BBSE(CompiledTracker):
         Vote with the posterior instead of its largest class.
     window
         How many rows the mean vote covers.
+
+    >>> tracker = BBSE(0.5, confusion=[[1.0, 0.0], [0.0, 1.0]], window=4)
+    >>> _ = tracker.update_many([[0.0, 9.0], [0.0, -9.0], [0.0, -9.0], [0.0, -9.0]])
+    >>> tracker.prior.round(3)
+    array([0.75, 0.25])
     """
 
     def __init__(
@@ -54,7 +59,7 @@ class BBSE(CompiledTracker):
     ) -> None:
         super().__init__(
             prior,
-            confusion=np.asarray(confusion, dtype=np.float64).tolist(),
+            confusion=as_floats(confusion, "confusion").tolist(),
             training_prior=None if training_prior is None else as_prior(training_prior).tolist(),
             soft=bool(soft),
             window=as_count("window", window),

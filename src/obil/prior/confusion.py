@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_labels, as_log_ratios, as_prior, require_same_length
+from obil.arrays import FloatArray, PriorLike, as_floats, as_labels, as_log_ratios, as_prior, require_same_length
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 
@@ -36,8 +36,13 @@ def confusion_of_votes(
 
 
 def inverse_of_confusion(confusion: npt.ArrayLike, *, n_classes: int) -> FloatArray:
-    """Return the inverse of C, which maps vote shares to a prior, or say why there is none, (K, K)."""
-    matrix = np.asarray(confusion, dtype=np.float64)
+    """Return the inverse of C, which maps vote shares to a prior, or say why there is none, (K, K).
+
+    >>> inverse_of_confusion([[1.0, 0.0], [0.0, 1.0]], n_classes=2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    matrix = as_floats(confusion, "confusion")
     if matrix.shape != (n_classes, n_classes):
         raise InvalidInputError(f"confusion must have shape ({n_classes}, {n_classes}), got {matrix.shape}")
     if not np.isfinite(matrix).all() or (matrix < 0.0).any() or (abs(matrix.sum(axis=0) - 1.0) > 1e-6).any():

@@ -76,6 +76,9 @@ class BinaryEvidence:
         if self.n_rows == 0:
             raise InvalidInputError("no rows, so no evidence to estimate a prior from")
         log_likelihood = self.log_likelihood()
+        if np.ptp(self.log_likelihoods) < 1e-9:  # rows that say nothing: any prior is as likely, so name none
+            flat = np.tile([0.0, 1.0], (2, 1))
+            return PriorEstimate(np.array([0.5, 0.5]), flat, level, self.n_rows)
         peak = _falling_root(log_likelihood.deriv(), -LARGEST_LOGIT, LARGEST_LOGIT)
         # the chi-square quantile of one degree of freedom, from its upper tail
         least = float(log_likelihood(peak)) - float(chdtri(1.0, 1.0 - level)) / 2.0

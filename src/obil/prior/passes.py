@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, require_in
-from obil.errors import InvalidInputError
+from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, as_scaled, require_in
+from obil.errors import EstimationError, InvalidInputError
 from obil.prior.estimate import PriorEstimate
 from obil.prior.evidence import BinaryEvidence
 
 SMALLEST_PRIOR = 1e-9
-LARGEST_STEP = 0.9  # of the way to the simplex's edge, so that a Newton step never leaves it
-TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +21,9 @@ class PassEvidence:
 
     One EM step from it alone is far from the answer (from .05 a truth of .20 comes out as .08 to .12):
     the passes have to be repeated at the prior that `next_prior` gives.
+
+    >>> PassEvidence.of([[0.0, 1.0]] * 4, 0.5).n_rows
+    4
     """
 
     at: FloatArray  # (K,) the prior the pass was made at
@@ -36,14 +37,13 @@ class PassEvidence:
         """Return the evidence of rows of log ratios, (n, K), at a prior."""
         prior = as_prior(at)
         rows = as_log_ratios(log_ratios, n_classes=prior.size)
-        largest = rows.max(axis=1)
-        ratios = np.exp(rows - largest[:, None])
+        ratios = np.exp(as_scaled(rows))
         evidence = ratios @ prior
         scaled = ratios / evidence[:, None]
         return cls(
             at=prior,
             n_rows=len(rows),
-            log_likelihood=float((np.log(evidence) + largest).sum()),
+            log_likelihood=float(np.log(evidence).sum()),  # up to a constant: each row's largest ratio is 1
             gradient=scaled.sum(axis=0),
             curvature=scaled.T @ scaled,
         )
@@ -61,71 +61,118 @@ class PassEvidence:
             curvature=self.curvature + other.curvature,
         )
 
+    @property
+    def gap(self) -> float:
+        """How far the log-likelihood can still rise, at most: 0 at the maximum, by concavity."""
+        return float(self.gradient.max()) - self.n_rows
+
+    @property
+    def at_edge(self) -> npt.NDArray[np.bool_]:
+        """Which classes are absent, as far as these rows can tell, (K,)."""
+        return self.at <= 10.0 * SMALLEST_PRIOR
+
     def em_prior(self) -> FloatArray:
         """Return the prior after one EM step: slow, but its likelihood never falls."""
         return _inside(self.at * self.gradient / self.n_rows)
 
     def next_prior(self) -> FloatArray:
-        """Return the prior after a Newton step along the simplex, cut short at its edge."""
-        free = self.at > 2.0 * SMALLEST_PRIOR
-        free |= self.gradient > self.n_rows  # a class at the edge that the gradient calls back
-        anchor = int(np.argmax(self.at))
-        free[anchor] = False
-        if not free.any():
-            return self.em_prior()
-        gradient = self.gradient[free] - self.gradient[anchor]
-        curvature = self._relative_curvature(free, anchor)
-        step = np.zeros_like(self.at)
-        step[free] = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
-        step[anchor] = -step.sum()
-        shrinking = step < 0.0
-        room = float((self.at[shrinking] / -step[shrinking]).min(initial=np.inf))
-        return _inside(self.at + min(1.0, LARGEST_STEP * room) * step)
+        """Return the prior that is best for the quadratic model of the likelihood, held at the edge where need be."""
+        held = np.zeros(self.at.size, dtype=bool)
+        target = self.at
+        for _ in range(3 * self.at.size):
+            target, slope = self._best_with_held(held)
+            outside = ~held & (target < SMALLEST_PRIOR)
+            wanted = held & (slope > 1e-9 * self.n_rows)  # the model would rise if the class came back
+            if outside.any():
+                held |= outside
+            elif wanted.any():
+                held[int(np.argmax(np.where(wanted, slope, -np.inf)))] = False
+            else:
+                break
+        return _inside(target)
 
     def standard_errors(self) -> FloatArray:
-        """Return the standard error of each class's prior from the observed information, (K,)."""
-        anchor = int(np.argmax(self.at))
-        free = np.arange(self.at.size) != anchor
-        covariance = np.linalg.pinv(self._relative_curvature(free, anchor))
-        variances = np.empty(self.at.size)
-        variances[free] = np.diag(covariance)
-        variances[anchor] = covariance.sum()  # the anchor is one minus the others
-        return np.sqrt(np.maximum(variances, 0.0))
+        """Return the standard error of each class's prior from the observed information, (K,).
 
-    def _relative_curvature(self, free: npt.NDArray[np.bool_], anchor: int) -> FloatArray:
-        """Return the curvature along moves that take from the anchor what they give to a free class."""
+        Directions the rows say nothing about make it infinite; a class at the edge is held there and has none.
+        """
+        anchor = int(np.argmax(self.at))
+        free = ~self.at_edge
+        free[anchor] = False
         cross = self.curvature[free, anchor]
-        relative: FloatArray = (
-            self.curvature[np.ix_(free, free)] - cross[:, None] - cross[None, :] + self.curvature[anchor, anchor]
-        )
-        return relative
+        information = self.curvature[np.ix_(free, free)] - cross[:, None] - cross + self.curvature[anchor, anchor]
+        values, vectors = np.linalg.eigh(information)
+        known = values > 1e-10 * values.max(initial=1.0)
+        spread = np.where(known, 1.0 / np.where(known, values, 1.0), 0.0)
+        moves = np.zeros((self.at.size, values.size))  # how each eigenvector moves each class
+        moves[free] = vectors
+        moves[anchor] = -vectors.sum(axis=0)
+        variances = moves**2 @ spread
+        unknown = (np.abs(moves[:, ~known]) > 1e-6).any(axis=1)
+        return np.where(unknown, np.inf, np.sqrt(variances))
+
+    def share_that_could_be_added(self, drop: float) -> FloatArray:
+        """Return how much more of each class there could be with the log-likelihood lower by `drop`, (K,).
+
+        Mixing a share of one class into the prior changes the log-likelihood by (gradient - n) share minus
+        half the curvature along the way; that is solved for the share.
+        """
+        fall = np.maximum(self.n_rows - self.gradient, 0.0)
+        bend = np.maximum(np.diag(self.curvature) - 2.0 * self.gradient + self.n_rows, 1e-12)
+        share = (np.sqrt(fall**2 + 2.0 * bend * drop) - fall) / bend
+        return np.minimum(share, 1.0)
+
+    def _best_with_held(self, held: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """Maximise the quadratic model with some classes held at the edge; return it and the slope of each class."""
+        move = np.where(held, SMALLEST_PRIOR - self.at, 0.0)
+        free = np.flatnonzero(~held)
+        system = np.zeros((free.size + 1, free.size + 1))  # stationarity of the free classes, and a sum of 0
+        system[:-1, :-1] = self.curvature[np.ix_(free, free)] / self.n_rows
+        system[:-1, -1] = system[-1, :-1] = 1.0
+        wanted = np.append((self.gradient - self.curvature @ move)[free] / self.n_rows, -move.sum())
+        solution = np.linalg.lstsq(system, wanted, rcond=1e-13)[0]
+        move[free] = solution[:-1]
+        slope = self.gradient - self.curvature @ move - solution[-1] * self.n_rows
+        return self.at + move, slope
 
 
 def estimate_by_passes(
     one_pass: Callable[[FloatArray], PassEvidence], start: PriorLike, *, level: float = 0.9, max_passes: int = 100
 ) -> PriorEstimate:
-    """Repeat `one_pass` (which may run on a cluster) until the likelihood no longer rises."""
+    """Repeat `one_pass` (which may run on a cluster) until the likelihood cannot rise any more.
+
+    >>> rows = [[0.0, 50.0, 0.0]] + [[0.0, -50.0, -50.0]] * 3
+    >>> estimate_by_passes(lambda prior: PassEvidence.of(rows, prior), [0.2, 0.4, 0.4]).prior.round(6)
+    array([0.75, 0.25, 0.  ])
+    """
     tail = (1.0 - require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0
     best = one_pass(as_prior(start))
     if best.n_rows == 0:
         raise InvalidInputError("no rows, so no evidence to estimate a prior from")
-    candidate = best.next_prior()
+    enough = 2.0 * SMALLEST_PRIOR * best.at.size * best.n_rows  # what keeping every class above 0 costs
+    target, share = best.next_prior(), 1.0
     for _ in range(max_passes):
-        evidence = one_pass(candidate)
-        if evidence.log_likelihood < best.log_likelihood:  # Newton overshot: EM cannot
-            fallback = best.em_prior()
-            if np.array_equal(fallback, candidate):
-                break
-            candidate = fallback
-            continue
-        gained, best = evidence.log_likelihood - best.log_likelihood, evidence
-        candidate = best.next_prior()
-        if gained <= TOLERANCE * (1.0 + abs(best.log_likelihood)) and np.abs(candidate - best.at).max() < 1e-8:
+        if best.gap <= enough:
             break
+        evidence = one_pass(_inside(best.at + share * (target - best.at)) if share > 0.1 else best.em_prior())
+        if evidence.log_likelihood >= best.log_likelihood:
+            best, share = evidence, 1.0
+            target = best.next_prior()
+        elif share <= 0.1:  # not even EM rises: the rest is rounding
+            break
+        else:
+            share /= 2.0  # the quadratic model overshot
+    else:
+        raise EstimationError(f"the most likely prior was not found in {max_passes} passes (gap {best.gap:.3g})")
     errors = best.standard_errors()
     logits = np.log(best.at) - np.log1p(-best.at)
-    widths = -ndtri(tail) * np.minimum(errors / (best.at * (1.0 - best.at)), 30.0)
-    ends = 1.0 / (1.0 + np.exp(-np.stack([logits - widths, logits + widths], axis=1)))
+    widths = np.minimum(-ndtri(tail) * errors / (best.at * (1.0 - best.at)), 40.0)
+    ends = expit(np.stack([logits - widths, logits + widths], axis=1))
+    # where no symmetric interval is honest
+    near_edge = best.at_edge | (np.isfinite(errors) & (best.at <= 2.0 * errors))
+    share = best.share_that_could_be_added(ndtri(tail) ** 2 / 2.0)
+    ends[near_edge, 1] = (best.at + (1.0 - best.at) * share)[near_edge]
+    ends[best.at_edge, 0] = 0.0
     return PriorEstimate(best.at, ends, level, best.n_rows)
 
 

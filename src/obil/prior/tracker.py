@@ -35,6 +35,10 @@ class PriorTracker(Protocol):
     def state(self) -> dict[str, Any]:
         """Return everything needed to go on bit for bit, as plain JSON values."""
 
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return a tracker that goes on exactly where the one that made `state` stopped."""
+
 
 class Memory(Protocol):
     """The arrays a kernel reads and writes: a NamedTuple whose first field is the current prior."""

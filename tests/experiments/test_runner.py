@@ -1,0 +1,87 @@
+"""The runner goes on where it stopped, holds figures against bounds, and its results belong to this code."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
+from experiments import runner
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """An experiment that squares numbers, in a folder of its own."""
+    calls: dict[str, Any] = {"ran": [], "fail_at": None}
+    module = ModuleType("experiments.squares")
+
+    def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+        if cell["n"] == calls["fail_at"]:
+            raise KeyboardInterrupt
+        calls["ran"].append(cell["n"])
+        return {"square": cell["n"] ** 2}
+
+    module.cells = lambda settings: [{"n": n} for n in range(settings["numbers"])]  # type: ignore[attr-defined]
+    module.run = run  # type: ignore[attr-defined]
+    module.figures = lambda results, settings: {"sum": float(sum(r["square"] for _, r in results))}  # type: ignore[attr-defined]
+    module.table = lambda figures, settings: f"| {figures['sum']} |"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "experiments.squares", module)
+    (tmp_path / "squares.toml").write_text(
+        "[settings]\nnumbers = 4\n[quick]\nnumbers = 2\n[bounds]\nsum = {max = 14}\n"
+    )
+    monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(runner, "DOCS", tmp_path / "docs")
+    settings = tomllib.loads((tmp_path / "squares.toml").read_text())
+
+    def load(name: str, *, quick: bool, folder: Path = tmp_path) -> tuple[Any, Any, Any]:
+        chosen = settings["settings"] | (settings["quick"] if quick else {})
+        return module, chosen, {} if quick else settings["bounds"]
+
+    monkeypatch.setattr(runner, "load", load)
+    return calls
+
+
+def test_a_run_writes_figures_versions_and_a_table(squares: dict[str, Any], tmp_path: Path) -> None:
+    assert runner.run_experiment("squares", quick=False, jobs=1) == 0
+    record = json.loads((tmp_path / "results" / "squares.json").read_text())
+    assert record["figures"] == {"sum": 14.0}
+    assert {"python", "numpy", "obil"} <= set(record["versions"])
+    assert "14.0" in (tmp_path / "docs" / "squares.md").read_text()
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(squares: dict[str, Any], tmp_path: Path) -> None:
+    squares["fail_at"] = 2
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_experiment("squares", quick=False, jobs=1)
+    squares.update(ran=[], fail_at=None)
+    with (tmp_path / "results" / "squares.partial.jsonl").open("a") as file:
+        file.write('{"of": "half a li')  # what a kill leaves behind
+    assert runner.run_experiment("squares", quick=False, jobs=1) == 0
+    assert squares["ran"] == [2, 3]
+    assert not (tmp_path / "results" / "squares.partial.jsonl").exists()
+
+
+def test_a_missed_bound_counts_and_an_absent_figure_too() -> None:
+    console = Console(quiet=True)
+    assert runner.report(console, {"a": 2.0}, {"a": {"max": 1.0}}, title="") == 1
+    assert runner.report(console, {"a": 2.0}, {"a": {"min": 1.0, "max": 3.0}}, title="") == 0
+    assert runner.report(console, {}, {"a": {"max": 1.0}}, title="") == 1
+    assert runner.report(console, {"a": 2.0}, {"a": {}}, title="") == 0
+
+
+@pytest.mark.parametrize("name", runner.EXPERIMENTS)
+def test_committed_results_belong_to_the_committed_settings(name: str, tmp_path: Path) -> None:
+    record = json.loads((ROOT / "experiments" / "results" / f"{name}.json").read_text())
+    module, settings, bounds = runner.load(name, quick=False)
+    assert record["settings"] == settings
+    assert record["bounds"] == bounds
+    page = (ROOT / "docs" / "results" / f"{name}.md").read_text()
+    assert module.table(record["figures"], record["settings"]).strip() in page
+    assert runner.report(Console(quiet=True), record["figures"], bounds, title="") == 0
