@@ -56,6 +56,9 @@ class GaussianClasses:
         """Return two classes `separation` standard deviations apart in all, shared evenly by the features.
 
         `correlation` is that of any two features within a class: with it, feature subsets overlap.
+
+        >>> GaussianClasses.spread(3.0, n_features=9).means[1].round(6).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
         """
         covariance = np.full((n_features, n_features), correlation)
         np.fill_diagonal(covariance, 1.0)

@@ -69,7 +69,7 @@ class PassEvidence:
     @property
     def at_edge(self) -> npt.NDArray[np.bool_]:
         """Which classes are absent, as far as these rows can tell, (K,)."""
-        return self.at <= 10.0 * SMALLEST_PRIOR
+        return np.asarray(self.at <= 10.0 * SMALLEST_PRIOR)
 
     def em_prior(self) -> FloatArray:
         """Return the prior after one EM step: slow, but its likelihood never falls."""
@@ -170,9 +170,13 @@ def estimate_by_passes(
     ends = expit(np.stack([logits - widths, logits + widths], axis=1))
     # where no symmetric interval is honest
     near_edge = best.at_edge | (np.isfinite(errors) & (best.at <= 2.0 * errors))
-    share = best.share_that_could_be_added(ndtri(tail) ** 2 / 2.0)
-    ends[near_edge, 1] = (best.at + (1.0 - best.at) * share)[near_edge]
+    addable = best.share_that_could_be_added(ndtri(tail) ** 2 / 2.0)
+    ends[near_edge, 1] = (best.at + (1.0 - best.at) * addable)[near_edge]
     ends[best.at_edge, 0] = 0.0
+    # what an absent class may still take, it takes from the others
+    taken = float(addable[near_edge].max(initial=0.0))
+    ends[:, 0] = np.minimum(ends[:, 0], best.at * (1.0 - taken))
+    ends[:, 1] = np.maximum(ends[:, 1], best.at)
     return PriorEstimate(best.at, ends, level, best.n_rows)
 
 
