@@ -114,6 +114,7 @@ class BayesBank(CompiledTracker):
     def _begin(self, start: FloatArray) -> BankMemory:
         self._kept = np.array([1.0 if m is None else 1.0 - 1.0 / m for m in self._settings["memories"]])
         self._floors = np.array(self._settings["switching_rates"])
+        self._start_counts = self._settings["start_rows"] * start
         n_filters, n_rates, n_snapshots = self._kept.size, self._floors.size, self._settings["n_snapshots"]
         n_experts = n_filters + n_snapshots
         weights = np.zeros((n_rates, n_experts))
@@ -131,8 +132,7 @@ class BayesBank(CompiledTracker):
         )
 
     def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
-        start_counts = self._settings["start_rows"] * self._start
-        _run_bank(rows, priors, start_counts, self._kept, self._floors, *self._memory)
+        _run_bank(rows, priors, self._start_counts, self._kept, self._floors, *self._memory)
 
     def _check_memory(self) -> None:
         memory: BankMemory = self._memory

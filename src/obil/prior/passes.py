@@ -23,29 +23,30 @@ class PassEvidence:
     the passes have to be repeated at the prior that `next_prior` gives.
 
     >>> PassEvidence.of([[0.0, 1.0]] * 4, 0.5).n_rows
-    4
+    4.0
     """
 
     at: FloatArray  # (K,) the prior the pass was made at
-    n_rows: int
+    n_rows: float  # their total weight
     log_likelihood: float
     gradient: FloatArray  # (K,) sums of q_k / (at . q)
     curvature: FloatArray  # (K, K) sums of outer products of q / (at . q)
 
     @classmethod
-    def of(cls, log_ratios: npt.ArrayLike, at: PriorLike) -> "PassEvidence":
-        """Return the evidence of rows of log ratios, (n, K), at a prior."""
+    def of(cls, log_ratios: npt.ArrayLike, at: PriorLike, *, weights: FloatArray | None = None) -> "PassEvidence":
+        """Return the evidence of rows of log ratios, (n, K), at a prior; `weights` count rows more than once."""
         prior = as_prior(at)
         rows = as_log_ratios(log_ratios, n_classes=prior.size)
         ratios = np.exp(as_scaled(rows))
         evidence = ratios @ prior
         scaled = ratios / evidence[:, None]
+        counted = np.ones(len(rows)) if weights is None else weights
         return cls(
             at=prior,
-            n_rows=len(rows),
-            log_likelihood=float(np.log(evidence).sum()),  # up to a constant: each row's largest ratio is 1
-            gradient=scaled.sum(axis=0),
-            curvature=scaled.T @ scaled,
+            n_rows=float(counted.sum()),
+            log_likelihood=float(counted @ np.log(evidence)),  # up to a constant: each row's largest ratio is 1
+            gradient=counted @ scaled,
+            curvature=(scaled * counted[:, None]).T @ scaled,
         )
 
     def __add__(self, other: "PassEvidence") -> "PassEvidence":
@@ -177,7 +178,7 @@ def estimate_by_passes(
     taken = float(addable[near_edge].max(initial=0.0))
     ends[:, 0] = np.minimum(ends[:, 0], best.at * (1.0 - taken))
     ends[:, 1] = np.maximum(ends[:, 1], best.at)
-    return PriorEstimate(best.at, ends, level, best.n_rows)
+    return PriorEstimate(best.at, ends, level, round(best.n_rows))
 
 
 def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> PriorEstimate:

@@ -90,7 +90,7 @@ class CompiledTracker:
         row = as_floats(log_ratios, "log_ratios")
         if row.ndim != 1:
             raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
-        self.update_many(row.reshape(1, -1))
+        self._absorb(as_log_ratios(row[None], n_classes=self.n_classes), np.empty((1, row.size)))
 
     def update_many(self, log_ratios: npt.ArrayLike) -> FloatArray:
         """Let rows (n, K) vote in order; return the prior *before* each row, (n, K)."""

@@ -1,0 +1,111 @@
+"""Read the cells of a real-life table: its delimiter, its header, its missing values and its numbers."""
+
+import csv
+import difflib
+import re
+from collections.abc import Collection, Sequence
+
+from obil.errors import InvalidInputError
+
+DELIMITERS = (",", ";", "\t", "|")
+MISSING = frozenset({"", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "?"})
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+
+
+def number(cell: str, *, decimal: str = ".") -> float | None:
+    """Return the number a cell holds, or None; thousands are left alone.
+
+    >>> number("3.14"), number("3,14", decimal=","), number("1.234,5", decimal=","), number("12 kg")
+    (3.14, 3.14, None, None)
+    """
+    if decimal == ",":
+        if "." in cell or cell.count(",") > 1:
+            return None
+        cell = cell.replace(",", ".")
+    return float(cell) if _NUMBER.fullmatch(cell) else None
+
+
+def separator_line(line: str) -> str | None:
+    r"""Return the delimiter that Excel's first line `sep=;` states, or None.
+
+    >>> separator_line("sep=;\n"), separator_line("a;b\n")
+    (';', None)
+    """
+    stated = _SEPARATOR_LINE.fullmatch(line)
+    return stated.group(1) if stated else None
+
+
+def sniff_delimiter(lines: Sequence[str], *, names: Collection[str] = ()) -> str:
+    """Return the delimiter of a table from its header and first lines; `names` are columns it should have.
+
+    >>> sniff_delimiter(["weight;height", "3,14;2,72"])
+    ';'
+    """
+    best, best_score = "", (-1.0, -1.0, 0.0)
+    for delimiter in DELIMITERS:
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
+        except csv.Error:  # a field too long to be one
+            continue
+        if not rows:
+            break
+        known = len(set(names).intersection(cell.strip() for cell in rows[0]))
+        width = len(rows[0])
+        regular = sum(len(row) == width for row in rows) / len(rows)
+        # a header of one field says nothing, unless every other reading is worse
+        score = (float(known), regular if width > 1 else 0.0, float(width))
+        if score > best_score:
+            best, best_score = delimiter, score
+    if best and best_score[1] == 0.0:  # one column: take a delimiter that cuts no line
+        return next((mark for mark in (",", ";", "\t", "|") if not any(mark in line for line in lines)), best)
+    return best or ","
+
+
+def require_delimiter(delimiter: str | None, decimal: str | None) -> None:
+    """Refuse a delimiter or a decimal mark that cannot be one."""
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise InvalidInputError(f"delimiter must be one character, got {delimiter!r}")
+    if decimal not in {None, ".", ","}:
+        raise InvalidInputError(f"decimal must be '.' or ',', got {decimal!r}")
+
+
+def column_names(header: Sequence[str], *, table: str) -> tuple[str, ...]:
+    """Return the names of a header's columns, each once; a column without a name is called by its place.
+
+    >>> column_names(["", " age ", "y"], table="ward.csv")
+    ('unnamed_1', 'age', 'y')
+    """
+    names = tuple(cell.strip() or f"unnamed_{place}" for place, cell in enumerate(header, start=1))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"column names must differ, got {', '.join(map(repr, twice))} twice in {table}")
+    return names
+
+
+def require_columns(wanted: Collection[str], names: Sequence[str], *, table: str) -> None:
+    """Refuse a table that lacks a wanted column; the message lists those it has, the closest first."""
+    missing = [name for name in wanted if name not in names]
+    if not missing:
+        return
+    texts = [str(name) for name in names]
+    folded: dict[str, str] = {}
+    for text in texts:
+        folded.setdefault(text.casefold(), text)
+    close = [folded[text] for text in difflib.get_close_matches(str(missing[0]).casefold(), list(folded), n=5)]
+    ordered = close + [text for text in texts if text not in close]
+    shown = ", ".join(ordered[:20]) + (f" and {len(ordered) - 20} more" if len(ordered) > 20 else "")
+    raise InvalidInputError(f"{table} must have a column {missing[0]!r}, got the columns: {shown}")
+
+
+def require_width(cells: Sequence[str], names: Sequence[str], *, line: int, table: str) -> None:
+    """Refuse a row with too few or too many fields."""
+    if len(cells) != len(names):
+        raise InvalidInputError(
+            f"every row must have the header's {len(names)} fields, got {len(cells)} in line {line} of {table}"
+        )
+
+
+def is_blank(cells: Sequence[str]) -> bool:
+    """Return whether a record is an empty line."""
+    return not cells or (len(cells) == 1 and not cells[0].strip())

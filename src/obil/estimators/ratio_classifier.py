@@ -1,0 +1,345 @@
+"""Wrap any classifier so that it gives calibrated likelihood ratios, at whatever balance it was trained."""
+
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    check_consistent_length,
+    check_is_fitted,
+    indexable,
+    validate_data,
+)
+
+from obil.arrays import FloatArray, IntArray, PriorLike
+from obil.bayes.posterior import posterior
+from obil.errors import InvalidInputError
+from obil.model.columns import ColumnEncoder
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel, View, prior_of_classes
+from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
+from obil.ratio.calibrate import SLOPE_SD, fit_calibrator
+from obil.ratio.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
+from obil.ratio.folds import deal_folds, rows_as_groups
+
+N_VIEWS = 4
+
+
+class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """Calibrated likelihood ratios from any scikit-learn classifier or pipeline.
+
+    Out-of-fold scores calibrate, so that resampling, class weights and overconfidence are divided out
+    whatever they are; then the estimator is refitted on all rows. A `FrozenEstimator` is only calibrated.
+
+    Parameters
+    ----------
+    estimator
+        A classifier with `predict_proba` or `decision_function`; gradient boosting if None.
+    cv
+        Number of folds, a scikit-learn splitter, or (train, test) index pairs. A number keeps exact
+        duplicates and `groups` on one side, and `time` in blocks.
+    calibration
+        "affine" (offset and slope), "temperature", "vector" (K > 2) or "isotonic" (K = 2).
+    views
+        Also fit cheap members on feature subsets: other opinions on the same rows.
+    n_jobs
+        Folds fitted at once.
+    random_state
+        Seed of the folds, the views and the bootstrap.
+
+    Attributes
+    ----------
+    model_ : RatioModel
+        What serves, and what `obil.save` writes.
+    classes_, prior_, holdout_
+        The user's classes, their shares in training, and the honest rows.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.arange(40.0).reshape(-1, 1)
+    >>> model = RatioClassifier(LogisticRegression(), random_state=0).fit(X, X[:, 0] + 7 * (X[:, 0] % 2) > 22)
+    >>> bool(model.predict_proba([[20.0]], prior=0.01)[0, 1] < model.predict_proba([[20.0]])[0, 1])
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        cv: Any = 5,
+        calibration: str = "affine",
+        views: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.calibration = calibration
+        self.views = views
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+        time: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Cross-fit, calibrate on the honest scores, refit on all rows.
+
+        `sample_weight` defines the population, `groups` stay on one side of every fold (one patient),
+        `time` makes the folds blocks of time.
+        """
+        X = indexable(X)[0]
+        labels, numbers = self._check_targets(X, y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if weights is not None and (weights < 0.0).any():
+            raise InvalidInputError("sample_weight must not be negative")
+        estimator = HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
+        population = np.ones(len(labels)) if weights is None else weights
+        prior = _shares(numbers, population, self.classes_)
+        if isinstance(estimator, FrozenEstimator):
+            fitted, method = estimator, score_method(estimator)
+            outputs, rows = outputs_of(fitted, X, self.classes_), np.arange(len(labels))
+        else:
+            splits = self._splits(X, labels, numbers, groups, time)
+            fitted = fit_estimator(estimator, X, labels, weights)
+            method = score_method(fitted)
+            outputs, rows = cross_fit(estimator, X, labels, weights, splits, classes=self.classes_, n_jobs=self.n_jobs)
+        floor = floor_of(outputs) if method == "predict_proba" else 0.0
+        width = getattr(self, "n_features_in_", None)
+        scorer = EstimatorScorer(fitted, method, prior, floor, width)
+        self.model_ = self._calibrated_model(
+            scorer,
+            _raw_scores(outputs, method, prior, floor),
+            numbers[rows],
+            population[rows],
+            prior,
+            slope_sd=SLOPE_SD if method == "predict_proba" else None,
+            views=self._fit_views(X, labels, weights, splits) if self.views and fitted is not estimator else (),
+        )
+        return self
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        kind: str = "auto",
+        calibration: str = "affine",
+        sample_weight: npt.ArrayLike | None = None,
+        random_state: int | None = None,
+    ) -> Self:
+        """Calibrate scores that another system computed; rows are then those scores.
+
+        `kind` is "probability" or "margin"; "auto" takes scores that all lie in [0, 1] for probabilities.
+
+        >>> model = RatioClassifier.from_scores([0.1, 0.2, 0.3, 0.7, 0.6, 0.8], [0, 0, 1, 0, 1, 1])
+        >>> model.classes_
+        array([0, 1])
+        """
+        model = cls(None, calibration=calibration, random_state=random_state)
+        values = as_score_columns(scores)
+        labels, numbers = model._check_targets(values, y, fits_features=False)
+        if values.shape[1] not in (1, len(model.classes_)):
+            raise InvalidInputError(f"scores need 1 or {len(model.classes_)} columns, got {values.shape[1]}")
+        if kind not in ("auto", "probability", "margin"):
+            raise InvalidInputError(f"kind must be 'auto', 'probability' or 'margin', got {kind!r}")
+        weights = (
+            np.ones(len(labels)) if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=float)
+        )
+        prior = _shares(numbers, weights, model.classes_)
+        if kind == "auto":
+            kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"
+        floor = floor_of(np.concatenate([values, 1.0 - values])) if kind == "probability" else 0.0
+        scorer = ColumnScorer(kind, prior, floor)
+        slope_sd = SLOPE_SD if kind == "probability" else None
+        model.model_ = model._calibrated_model(
+            scorer, scorer.scores(values), numbers, weights, prior, slope_sd=slope_sd
+        )
+        return model
+
+    @property
+    def prior_(self) -> FloatArray:
+        """The class shares of the training population, (K,)."""
+        return self._fitted().prior_
+
+    @property
+    def holdout_(self) -> Holdout:
+        """Honest log ratios with labels."""
+        return self._fitted().holdout_
+
+    def log_ratios(self, X: Any) -> FloatArray:
+        """Return calibrated log p(x|k) - log p(x|0), (n, K)."""
+        model = self._fitted()
+        return model.log_ratios(self._check_rows(X))
+
+    def view_log_ratios(self, X: Any) -> FloatArray:
+        """Return the log ratios of each view, (n, V, K)."""
+        model = self._fitted()
+        return model.views(self._check_rows(X))
+
+    def predict_proba(self, X: Any, *, prior: PriorLike | Mapping[Any, float] | None = None) -> FloatArray:
+        """Return posteriors at any prior: a number, an array or {class: p}; without one, at the training prior."""
+        ratios = self.log_ratios(X)
+        return posterior(ratios, self.prior_ if prior is None else prior_of_classes(prior, self.classes_))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the most probable class of each row at the training prior."""
+        most_probable = np.argmax(self.predict_proba(X), axis=1)
+        chosen: npt.NDArray[Any] = self.classes_[most_probable]
+        return chosen
+
+    def with_encoder(self, encoder: ColumnEncoder) -> RatioModel:
+        """Return the fitted model for tables whose columns `encoder` turns into this model's matrix."""
+        fitted = self._fitted()
+        return RatioModel(
+            fitted.scorer,
+            fitted.calibrator,
+            fitted.classes_,
+            fitted.prior_,
+            fitted.holdout_,
+            encoder.names,
+            encoder,
+            fitted.view_members,
+        )
+
+    def _check_targets(self, X: Any, y: Any, *, fits_features: bool = True) -> tuple[npt.NDArray[Any], IntArray]:
+        """Check the labels and learn the classes; return labels and class numbers, (n,) each."""
+        if y is None:
+            raise ValueError("RatioClassifier requires y to be passed, but the target y is None.")
+        if fits_features:
+            validate_data(self, X, skip_check_array=True)
+        labels = _check_y(y)
+        check_consistent_length(X, labels)
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"a ratio needs two classes, got 1 class ({self.classes_.tolist()}) in n_samples = {len(labels)}"
+            )
+        return labels, numbers.astype(np.int64)
+
+    def _check_rows(self, X: Any) -> Any:
+        rows = indexable(X)[0]
+        if hasattr(self, "n_features_in_"):
+            if np.ndim(rows) == 1:
+                raise InvalidInputError(
+                    "rows must be a table, (n, d), got one dimension: Reshape your data, or wrap the row in [ ]"
+                )
+            validate_data(self, rows, reset=False, skip_check_array=True)
+        return rows
+
+    def _fitted(self) -> RatioModel:
+        check_is_fitted(self, "model_")
+        model: RatioModel = self.model_
+        return model
+
+    def _splits(
+        self, X: Any, labels: Any, numbers: IntArray, groups: npt.ArrayLike | None, time: npt.ArrayLike | None
+    ) -> list[tuple[IntArray, IntArray]]:
+        if not isinstance(self.cv, Integral):
+            if hasattr(self.cv, "split"):
+                return list(self.cv.split(X, labels, groups))
+            if isinstance(self.cv, Iterable):
+                return [(np.asarray(train), np.asarray(test)) for train, test in self.cv]
+            raise InvalidInputError(f"cv must be a number, a splitter or (train, test) pairs, got {self.cv!r}")
+        if self.cv < 2:
+            raise InvalidInputError(f"cv must be at least 2 folds, got {self.cv!r}")
+        for name, given in (("groups", groups), ("time", time)):
+            if given is not None and len(np.asarray(given)) != len(labels):
+                raise InvalidInputError(
+                    f"{name} must have one value a row ({len(labels)}), got {len(np.asarray(given))}"
+                )
+        if time is not None:
+            order = np.argsort(np.asarray(time), kind="stable")
+            folds = np.empty(len(labels), dtype=np.int64)
+            folds[order] = np.arange(len(labels)) * int(self.cv) // len(labels)
+        else:
+            kept = rows_as_groups(X) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+            folds = deal_folds(
+                numbers,
+                n_folds=int(self.cv),
+                n_classes=len(self.classes_),
+                groups=kept,
+                random_state=self.random_state,
+            )
+        return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+
+    def _calibrated_model(
+        self,
+        scorer: Scorer,
+        scores: FloatArray,
+        numbers: IntArray,
+        weights: FloatArray,
+        prior: FloatArray,
+        *,
+        slope_sd: float | None,
+        views: tuple[View, ...] = (),
+    ) -> RatioModel:
+        calibrator = fit_calibrator(
+            scores, numbers, weights, method=self.calibration, slope_sd=slope_sd, random_state=self.random_state
+        )
+        names = getattr(self, "feature_names_in_", None)
+        return RatioModel(
+            scorer=scorer,
+            calibrator=calibrator,
+            classes_=self.classes_,
+            prior_=prior,
+            holdout_=Holdout.of(calibrator.apply(scores), numbers, weights),
+            feature_names=None if names is None else tuple(str(name) for name in names),
+            view_members=views,
+        )
+
+    def _fit_views(
+        self, X: Any, labels: npt.NDArray[Any], weights: FloatArray | None, splits: list[tuple[IntArray, IntArray]]
+    ) -> tuple[View, ...]:
+        """Fit a small booster on each half of two random halvings of the features."""
+        n_features = self.n_features_in_
+        if n_features < 2:
+            return ()
+        rng = np.random.default_rng(self.random_state)
+        halves = [half for _ in range(N_VIEWS // 2) for half in np.array_split(rng.permutation(n_features), 2)]
+        views = []
+        for half in halves:
+            features = tuple(sorted(int(feature) for feature in half))
+            columns = X.iloc[:, list(features)] if hasattr(X, "iloc") else np.asarray(X)[:, list(features)]
+            booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
+            member = RatioClassifier(booster, cv=splits, n_jobs=self.n_jobs).fit(columns, labels, sample_weight=weights)
+            fitted = member.model_
+            views.append(View(features, fitted.scorer, fitted.calibrator, fitted.holdout_.log_ratios))
+        return tuple(views)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(HistGradientBoostingClassifier() if self.estimator is None else self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse and not self.views
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        return tags
+
+
+def _raw_scores(outputs: FloatArray, method: str, prior: FloatArray, floor: float) -> FloatArray:
+    return ColumnScorer("probability" if method == "predict_proba" else "margin", prior, floor).scores(outputs)
+
+
+def _shares(numbers: IntArray, weights: FloatArray, classes: npt.NDArray[Any]) -> FloatArray:
+    totals = np.bincount(numbers, weights=weights, minlength=len(classes))
+    if (totals <= 0.0).any():
+        raise InvalidInputError(
+            f"every class needs a row of positive weight, got total weights {totals.tolist()} for {classes.tolist()}: "
+            "less than two classes, only one class, is left"
+        )
+    shares: FloatArray = totals / totals.sum()
+    return shares

@@ -1,0 +1,1 @@
+"""What serving needs: scorers, calibrator maps, column encoding, model files."""

@@ -1,0 +1,127 @@
+"""Map raw scores to calibrated log ratios, each map with its own uncertainty."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError
+
+
+class Calibrator(Protocol):
+    """A monotone map from raw scores to log ratios that knows how uncertain it is."""
+
+    def apply(self, scores: FloatArray) -> FloatArray:
+        """Return calibrated log ratios, (n, K), of raw scores (n, K) whose column 0 is 0."""
+
+    def invert(self, log_ratios: FloatArray) -> FloatArray:
+        """Return the raw scores that `apply` maps to these log ratios, (n, K)."""
+
+    def variance_of(self, quantity: Callable[["Calibrator"], FloatArray]) -> FloatArray:
+        """Return the variance that this map's own uncertainty gives to a quantity computed with it."""
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Return what a model file has to keep."""
+
+
+Quantity: TypeAlias = Callable[[Calibrator], FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearCalibrator:
+    """`slopes * score + offsets`: affine, temperature and vector scaling alike.
+
+    >>> LinearCalibrator.identity(2).apply(np.array([[0.0, 3.0]]))
+    array([[0., 3.]])
+    """
+
+    slopes: FloatArray  # (K,)
+    offsets: FloatArray  # (K,), the first is 0
+    axes: FloatArray  # (A, 2, K): one standard deviation of (slopes, offsets) along each principal axis
+
+    @classmethod
+    def identity(cls, n_classes: int) -> "LinearCalibrator":
+        """Return the map that changes nothing and is sure of it."""
+        return cls(np.ones(n_classes), np.zeros(n_classes), np.empty((0, 2, n_classes)))
+
+    def apply(self, scores: FloatArray) -> FloatArray:
+        """Return calibrated log ratios, (n, K)."""
+        mapped: FloatArray = scores * self.slopes + self.offsets
+        mapped[:, 0] = 0.0
+        return mapped
+
+    def invert(self, log_ratios: FloatArray) -> FloatArray:
+        """Return the raw scores that `apply` maps to these log ratios, (n, K)."""
+        scores: FloatArray = (log_ratios - self.offsets) / self.slopes
+        scores[:, 0] = 0.0
+        return scores
+
+    def variance_of(self, quantity: Quantity) -> FloatArray:
+        """Add up the squared change of the quantity along each principal axis of the parameters."""
+        total = np.zeros_like(quantity(self))
+        for slopes, offsets in self.axes:
+            up, down = (
+                quantity(LinearCalibrator(self.slopes + sign * slopes, self.offsets + sign * offsets, self.axes[:0]))
+                for sign in (1.0, -1.0)
+            )
+            total = total + ((up - down) / 2.0) ** 2
+        return total
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Return what a model file has to keep."""
+        return {"slopes": self.slopes, "offsets": self.offsets, "axes": self.axes}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MonotoneCalibrator:
+    """A strictly increasing, piecewise linear map of the binary log ratio: ranking never changes."""
+
+    knots: FloatArray  # (m,) raw scores, increasing
+    values: FloatArray  # (m,) log ratios there, increasing
+    tail_slope: float  # beyond the outer knots
+    copies: FloatArray  # (B, m) values of bootstrap copies
+
+    def apply(self, scores: FloatArray) -> FloatArray:
+        """Return calibrated log ratios, (n, 2)."""
+        raw = scores[:, 1]
+        mapped = np.interp(raw, self.knots, self.values)
+        mapped += self.tail_slope * (np.minimum(raw - self.knots[0], 0.0) + np.maximum(raw - self.knots[-1], 0.0))
+        return np.stack([np.zeros_like(mapped), mapped], axis=1)
+
+    def invert(self, log_ratios: FloatArray) -> FloatArray:
+        """Return the raw scores that `apply` maps to these log ratios, (n, 2)."""
+        inverse = MonotoneCalibrator(self.values, self.knots, 1.0 / self.tail_slope, self.copies[:0])
+        return inverse.apply(log_ratios)
+
+    def variance_of(self, quantity: Quantity) -> FloatArray:
+        """Return the mean squared change of the quantity over the bootstrap copies."""
+        centre = quantity(self)
+        total = np.zeros_like(centre)
+        for values in self.copies:
+            copy = MonotoneCalibrator(self.knots, values, self.tail_slope, self.copies[:0])
+            total = total + (quantity(copy) - centre) ** 2
+        return total / max(len(self.copies), 1)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Return what a model file has to keep."""
+        tail = np.array([self.tail_slope])
+        return {"knots": self.knots, "values": self.values, "tail_slope": tail, "copies": self.copies}
+
+
+def calibrator_from_arrays(arrays: Mapping[str, FloatArray], *, n_classes: int) -> Calibrator:
+    """Return the calibrator that wrote these arrays, or say what is wrong with them."""
+    if not all(np.isfinite(values).all() for values in arrays.values()):
+        raise InvalidInputError("a calibrator's numbers must be finite")
+    if set(arrays) == {"slopes", "offsets", "axes"}:
+        slopes, offsets, axes = arrays["slopes"], arrays["offsets"], arrays["axes"]
+        if slopes.shape == offsets.shape == (n_classes,) and axes.ndim == 3 and axes.shape[1:] == (2, n_classes):
+            return LinearCalibrator(slopes, offsets, axes)
+    elif set(arrays) == {"knots", "values", "tail_slope", "copies"}:
+        knots, values, copies = arrays["knots"], arrays["values"], arrays["copies"]
+        shapes_fit = n_classes == 2 and knots.ndim == 1 and knots.size >= 1 and knots.shape == values.shape
+        if shapes_fit and copies.ndim == 2 and copies.shape[1] == knots.size and arrays["tail_slope"].size == 1:
+            return MonotoneCalibrator(knots, values, float(arrays["tail_slope"][0]), copies)
+    shapes = {name: values.shape for name, values in arrays.items()}
+    raise InvalidInputError(f"these arrays make no calibrator of {n_classes} classes: {shapes}")

@@ -1,0 +1,68 @@
+"""Write and read a scikit-learn estimator without pickle, by an exact list of types."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from obil.errors import ModelFileError
+
+# What scikit-learn's and imbalanced-learn's own classifiers hold beside what skops trusts by itself.
+ALLOWED_TYPES = frozenset(
+    {
+        "imblearn.combine._smote_enn.SMOTEENN",
+        "imblearn.combine._smote_tomek.SMOTETomek",
+        "imblearn.ensemble._bagging.BalancedBaggingClassifier",
+        "imblearn.ensemble._easy_ensemble.EasyEnsembleClassifier",
+        "imblearn.ensemble._forest.BalancedRandomForestClassifier",
+        "imblearn.ensemble._weight_boosting.RUSBoostClassifier",
+        "imblearn.over_sampling._adasyn.ADASYN",
+        "imblearn.over_sampling._random_over_sampler.RandomOverSampler",
+        "imblearn.over_sampling._smote.base.SMOTE",
+        "imblearn.over_sampling._smote.filter.BorderlineSMOTE",
+        "imblearn.pipeline.Pipeline",
+        "imblearn.under_sampling._prototype_selection._edited_nearest_neighbours.EditedNearestNeighbours",
+        "imblearn.under_sampling._prototype_selection._random_under_sampler.RandomUnderSampler",
+        "imblearn.under_sampling._prototype_selection._tomek_links.TomekLinks",
+        "numpy.dtype",
+        "scipy.interpolate._bsplines.BSpline",
+        "sklearn.calibration._CalibratedClassifier",
+        "sklearn.calibration._SigmoidCalibration",
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.metrics._dist_metrics.EuclideanDistance64",
+        "sklearn.neighbors._kd_tree.KDTree",
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "sklearn.tree._tree.Tree",
+        "sklearn.utils._bunch.Bunch",
+        "sklearn.utils.validation.check_array",
+    }
+)
+
+
+def write_estimator(estimator: Any, path: Path) -> None:
+    """Write a fitted estimator; refuse one that could not be read back."""
+    from skops import io  # noqa: PLC0415  # brings scikit-learn with it
+
+    try:
+        io.dump(estimator, path)
+    except Exception as error:
+        raise ModelFileError(f"{type(estimator).__name__} cannot be saved without pickle: {error}") from None
+
+
+def read_estimator(path: Path, *, trusted: Collection[str] = ()) -> Any:
+    """Read an estimator, building nothing but listed types; `trusted` adds to the list."""
+    from skops import io  # noqa: PLC0415  # brings scikit-learn with it
+
+    try:
+        found = set(io.get_untrusted_types(file=path))
+    except Exception:
+        raise ModelFileError(f"{path.name} is damaged: it is no estimator file") from None
+    unknown = sorted(found - ALLOWED_TYPES - set(trusted))
+    if unknown:
+        raise ModelFileError(
+            f"{path.name} holds types that are not on the list: {', '.join(unknown)}. "
+            f"If you trust where it comes from, load it with trusted={unknown!r} (--trust on the command line)"
+        )
+    try:
+        return io.load(path, trusted=sorted(found))
+    except Exception as error:
+        raise ModelFileError(f"{path.name} could not be read: {type(error).__name__}: {error}") from None

@@ -1,0 +1,220 @@
+"""Save a ratio model as a folder and load it again: JSON and safetensors, no pickle, every byte checked."""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from obil.arrays import as_prior
+from obil.errors import InvalidInputError, ModelFileError
+from obil.model.calibrators import Calibrator, calibrator_from_arrays
+from obil.model.columns import ColumnEncoder
+from obil.model.estimator_file import read_estimator, write_estimator
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel, View, as_ratio_model
+from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer
+
+FORMAT = 1
+MANIFEST, TENSORS = "manifest.json", "arrays.safetensors"
+LARGEST_MANIFEST = 16_000_000  # bytes
+LIBRARIES = ("obil", "numpy", "scikit-learn", "skops", "safetensors")
+
+
+def save(model: Any, folder: str | os.PathLike[str]) -> None:
+    """Write a fitted classifier's model folder, whole or not at all.
+
+    An older model at the same place is replaced; anything else that is there is left alone.
+    """
+    fitted = as_ratio_model(model)
+    target = Path(folder)
+    if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
+        raise ModelFileError(f"{target} exists and is not a model folder: name another, or remove it first")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise ModelFileError(f"cannot write to {target.parent}: {error.strerror}") from None
+    try:
+        _write(fitted, staging)
+        staging.chmod(0o755)
+        if target.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+            target.rename(old / "model")
+            staging.rename(target)
+            shutil.rmtree(old)
+        else:
+            staging.rename(target)
+    except OSError as error:
+        raise ModelFileError(f"cannot write {target}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> RatioModel:
+    """Read a model folder, checking every file before anything is built from it.
+
+    A wrapped estimator is built only from listed scikit-learn and imbalanced-learn types; `trusted` names
+    further types that you vouch for.
+    """
+    source = Path(folder)
+    manifest = _read_manifest(source)
+    try:
+        arrays = load_file(source / TENSORS)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(f"{source / TENSORS} is damaged: {error}") from None
+    try:
+        return _build(manifest, arrays, source, trusted)
+    except (KeyError, TypeError, IndexError, AttributeError, InvalidInputError, ValueError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{source} is no complete model: {type(error).__name__}: {error}") from None
+
+
+def _write(model: RatioModel, folder: Path) -> None:
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "prior": model.prior_,
+        "holdout.log_ratios": model.holdout_.log_ratios,
+        "holdout.labels": model.holdout_.labels,
+        "holdout.weights": model.holdout_.weights,
+    }
+    scorer = _write_scorer(model.scorer, "estimator.skops", folder)
+    arrays |= _calibrator_arrays("calibrator", model.calibrator)
+    views = []
+    for number, view in enumerate(model.view_members):
+        written = _write_scorer(view.scorer, f"view{number}.skops", folder)
+        views.append({"features": list(view.features), "scorer": written})
+        arrays |= _calibrator_arrays(f"view{number}.calibrator", view.calibrator)
+        arrays[f"view{number}.holdout"] = view.holdout
+    save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, folder / TENSORS)
+    manifest = {
+        "format": FORMAT,
+        "kind": "ratio_model",
+        "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
+        "classes": model.classes_.tolist(),
+        "features": None if model.feature_names is None else list(model.feature_names),
+        "columns": None if model.encoder is None else model.encoder.to_json(),
+        "scorer": scorer,
+        "views": views,
+        "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def _write_scorer(scorer: Scorer, file: str, folder: Path) -> dict[str, Any]:
+    if isinstance(scorer, EstimatorScorer):
+        write_estimator(scorer.estimator, folder / file)
+        kind = {"kind": "estimator", "file": file, "method": scorer.method, "n_features": scorer.n_features}
+    elif isinstance(scorer, ColumnScorer):
+        kind = {"kind": "column", "score": scorer.kind}
+    else:
+        raise ModelFileError(f"a scorer of type {type(scorer).__name__} has no file format")
+    return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
+
+
+def _build(
+    manifest: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], folder: Path, trusted: Collection[str]
+) -> RatioModel:
+    classes = np.array(manifest["classes"])
+    n_classes = len(classes)
+    if classes.ndim != 1 or len(set(classes.tolist())) != n_classes:
+        raise ModelFileError(f"the classes of a model are distinct, got {classes.tolist()}")
+    views = tuple(
+        View(
+            features=tuple(int(feature) for feature in view["features"]),
+            scorer=_read_scorer(view["scorer"], folder, n_classes, trusted),
+            calibrator=_read_calibrator(f"view{number}.calibrator", arrays, n_classes),
+            holdout=arrays[f"view{number}.holdout"].astype(np.float64),
+        )
+        for number, view in enumerate(manifest["views"])
+    )
+    names = manifest["features"]
+    return RatioModel(
+        scorer=_read_scorer(manifest["scorer"], folder, n_classes, trusted),
+        calibrator=_read_calibrator("calibrator", arrays, n_classes),
+        classes_=classes,
+        prior_=as_prior(arrays["prior"], n_classes=n_classes),
+        holdout_=Holdout.of(arrays["holdout.log_ratios"], arrays["holdout.labels"], arrays["holdout.weights"]),
+        feature_names=None if names is None else tuple(str(name) for name in names),
+        encoder=None if manifest["columns"] is None else ColumnEncoder.from_json(manifest["columns"]),
+        view_members=views,
+    )
+
+
+def _read_scorer(saved: Mapping[str, Any], folder: Path, n_classes: int, trusted: Collection[str]) -> Scorer:
+    prior, floor = as_prior(saved["training_prior"], n_classes=n_classes), float(saved["floor"])
+    if saved["kind"] == "column" and saved["score"] in ("probability", "margin"):
+        return ColumnScorer(saved["score"], prior, floor)
+    if saved["kind"] == "estimator" and saved["method"] in ("predict_proba", "decision_function"):
+        estimator = read_estimator(folder / Path(saved["file"]).name, trusted=trusted)
+        width = saved["n_features"]
+        return EstimatorScorer(estimator, saved["method"], prior, floor, None if width is None else int(width))
+    raise ModelFileError(f"this version knows no scorer {saved.get('kind')!r:.40}")
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ModelFileError(f"{folder} is not a model folder: it holds no {MANIFEST}")
+    try:
+        if path.stat().st_size > LARGEST_MANIFEST:
+            raise ModelFileError(f"{path} is larger than any manifest")
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{path} is damaged: {type(error).__name__}") from None
+    if not isinstance(manifest, dict) or manifest.get("kind") != "ratio_model":
+        raise ModelFileError(f"{path} does not describe a ratio model")
+    number = manifest.get("format")
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise ModelFileError(f"{path} has no format number")
+    if number > FORMAT:
+        raise ModelFileError(f"{path} has format {number}, and this version of obil reads up to {FORMAT}: update obil")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or TENSORS not in files:
+        raise ModelFileError(f"{path} does not list its files")
+    for name, digest in files.items():
+        if name != Path(name).name or not (folder / name).is_file():
+            raise ModelFileError(f"{folder} lacks the file {name!r:.60} that its manifest lists")
+        if _sha256(folder / name) != digest:
+            raise ModelFileError(f"{folder / name} was changed or cut short since it was saved")
+    return manifest
+
+
+def _calibrator_arrays(prefix: str, calibrator: Calibrator) -> dict[str, npt.NDArray[Any]]:
+    return {f"{prefix}.{name}": values for name, values in calibrator.arrays().items()}
+
+
+def _read_calibrator(prefix: str, arrays: Mapping[str, npt.NDArray[Any]], n_classes: int) -> Calibrator:
+    own = {
+        name.removeprefix(f"{prefix}."): values.astype(np.float64)
+        for name, values in arrays.items()
+        if name.startswith(f"{prefix}.")
+    }
+    return calibrator_from_arrays(own, n_classes=n_classes)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,1 @@
+"""From scores to calibrated log ratios: cross-fit, calibrate, diagnose, judge."""

@@ -1,0 +1,75 @@
+"""Deal rows into folds: classes evenly, groups and exact duplicates never split."""
+
+from typing import Any
+
+import numpy as np
+
+from obil.arrays import IntArray
+from obil.data.splits import duplicate_groups
+from obil.errors import InvalidInputError
+
+
+def deal_folds(
+    labels: IntArray, *, n_folds: int, n_classes: int, groups: IntArray | None = None, random_state: int | None = None
+) -> IntArray:
+    """Return the fold of each row, (n,): each class spread evenly over the folds, each group in one of them.
+
+    Where a class has fewer groups than folds, there are fewer folds, at least two.
+
+    >>> sorted(deal_folds(np.array([0, 0, 0, 0, 1, 1]), n_folds=5, n_classes=2, random_state=0).tolist())
+    [0, 0, 0, 1, 1, 1]
+    """
+    names, group = np.unique(np.arange(len(labels)) if groups is None else groups, return_inverse=True)
+    counts = np.zeros((len(names), n_classes), dtype=np.int64)  # rows of each class in each group
+    np.add.at(counts, (group, labels), 1)
+    holders = (counts > 0).sum(axis=0)
+    if (holders < 2).any():
+        rare = int(np.argmin(holders))
+        raise InvalidInputError(
+            f"cross-fitting needs at least 2 rows (or groups) of every class, got {int(holders[rare])} of class "
+            f"number {rare}: the folds would leave one class, a single class, on one side"
+        )
+    n_folds = int(min(n_folds, holders.min()))
+    rng = np.random.default_rng(random_state)
+    # a group is dealt with its rarest class, large groups first: singles then even things out
+    rarity = np.argsort(np.argsort(holders, kind="stable"), kind="stable")
+    rarest = np.where(counts > 0, rarity, n_classes).argmin(axis=1)
+    size = counts.sum(axis=1)
+    fold_of_group = np.empty(len(names), dtype=np.int64)
+    filled = np.zeros((n_folds, n_classes), dtype=np.int64)
+    order = rng.permutation(len(names))
+    for index in order[np.argsort(-size[order], kind="stable")][: int((size > 1).sum())]:
+        fold = int(np.lexsort((filled.sum(axis=1), filled[:, rarest[index]]))[0])
+        fold_of_group[index] = fold
+        filled[fold] += counts[index]
+    singles = order[size[order] == 1]
+    for k in range(n_classes):
+        members = singles[rarest[singles] == k]
+        fold_of_group[members] = _level(filled[:, k], members.size, rng)
+    return fold_of_group[group]
+
+
+def rows_as_groups(X: Any) -> IntArray | None:
+    """Return a number for each distinct row, (n,), so that exact duplicates share one; None where X is no table."""
+    if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "fiub"):
+        return duplicate_groups(X)
+    return None
+
+
+def _level(filled: IntArray, n_rows: int, rng: np.random.Generator) -> IntArray:
+    """Deal single rows so that the folds end as even as they can, given what they already hold."""
+    level = filled.copy()
+    dealt = np.zeros(len(filled), dtype=np.int64)
+    remaining = n_rows
+    while remaining:
+        lowest = np.flatnonzero(level == level.min())
+        above = level[level > level.min()]
+        step = int(above.min() - level.min()) if above.size else remaining // len(lowest)
+        step = min(step, remaining // len(lowest))
+        if step == 0:
+            lowest = rng.permutation(lowest)[:remaining]
+            step = 1
+        level[lowest] += step
+        dealt[lowest] += step
+        remaining -= step * len(lowest)
+    return rng.permutation(np.repeat(np.arange(len(filled)), dealt))

@@ -1,0 +1,54 @@
+"""Record what the gate decided and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Judgement: TypeAlias = Literal["deploy", "warn", "refuse", "too few"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure with what it is held against."""
+
+    value: float
+    allowed: float
+    refused: float  # beyond this it is refused, not only warned of
+    chance: float  # a calibrated model of this size stays below it
+
+    @property
+    def counts(self) -> bool:
+        """Whether it speaks against the model: beyond what is allowed and beyond chance.
+
+        >>> Figure(value=0.4, allowed=0.35, refused=0.7, chance=0.5).counts
+        False
+        """
+        return self.value > max(self.allowed, self.chance)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it is bad enough to refuse the model."""
+        return self.value > max(self.refused, self.chance)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figure as plain numbers."""
+        return {"value": self.value, "allowed": self.allowed, "refused": self.refused, "chance": self.chance}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate decided: one plain sentence, the reasons one by one, and the figures behind them."""
+
+    decision: Judgement
+    sentence: str
+    reasons: tuple[str, ...]
+    figures: Mapping[str, Figure] = field(hash=False)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the verdict as plain values."""
+        return {
+            "decision": self.decision,
+            "sentence": self.sentence,
+            "reasons": list(self.reasons),
+            "figures": {name: figure.to_json() for name, figure in self.figures.items()},
+        }

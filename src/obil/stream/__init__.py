@@ -1,0 +1,1 @@
+"""Decide row by row while the prior moves."""
