@@ -115,8 +115,12 @@ def binary_log_thresholds(positive_priors: npt.ArrayLike, costs: Costs = EQUAL_C
     >>> binary_log_thresholds([0.5, 0.5]).tolist()
     [0.0, 0.0]
     """
-    positive = np.asarray(positive_priors, dtype=np.float64)
-    thresholds: FloatArray = np.log(costs.ratio) + np.log1p(-positive) - np.log(positive)
+    return log_thresholds_at(np.log(costs.ratio), np.asarray(positive_priors, dtype=np.float64))
+
+
+def log_thresholds_at(log_cost_ratio: float, positive_priors: FloatArray) -> FloatArray:
+    """Return log Qc + log((1-P)/P): the formula itself, for a cost ratio that was worked out before."""
+    thresholds: FloatArray = log_cost_ratio + np.log1p(-positive_priors) - np.log(positive_priors)
     return thresholds
 
 

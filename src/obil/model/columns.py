@@ -65,6 +65,13 @@ class ColumnEncoder:
     @classmethod
     def from_json(cls, columns: Sequence[Mapping[str, Any]]) -> "ColumnEncoder":
         """Return the encoder that wrote these JSON values."""
+        for column in columns:
+            words = [column["name"], *(column["levels"] or ())]
+            if not all(isinstance(word, str) for word in words):
+                raise InvalidInputError(f"the names and levels of columns must be text, got {words!r:.60}")
+        names = [column["name"] for column in columns]
+        if len(set(names)) != len(names):
+            raise InvalidInputError(f"the names of columns must be distinct, got {names!r:.80}")
         return cls(tuple(Column(c["name"], None if c["levels"] is None else tuple(c["levels"])) for c in columns))
 
     @classmethod

@@ -69,16 +69,18 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
     """
     source = Path(folder)
     manifest = _read_manifest(source)
+    _require_listed_files(manifest)
     try:
         arrays = load_file(source / TENSORS)
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelFileError(f"{source / TENSORS} is damaged: {error}") from None
     try:
         return _build(manifest, arrays, source, trusted)
-    except (KeyError, TypeError, IndexError, AttributeError, InvalidInputError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise ModelFileError(f"{source} is no complete model: {type(error).__name__}: {error}") from None
+        reason = str(error) if isinstance(error, InvalidInputError) else f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{source} is no complete model: {reason}") from None
 
 
 def _write(model: RatioModel, folder: Path) -> None:
@@ -190,6 +192,16 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if _sha256(folder / name) != digest:
             raise ModelFileError(f"{folder / name} was changed or cut short since it was saved")
     return manifest
+
+
+def _require_listed_files(manifest: Mapping[str, Any]) -> None:
+    """Refuse an estimator file that the manifest has no hash of: it would be read unchecked."""
+    views = manifest.get("views")
+    holders = [manifest, *(views if isinstance(views, list) else [])]
+    scorers = [holder.get("scorer") for holder in holders if isinstance(holder, dict)]
+    named = [scorer["file"] for scorer in scorers if isinstance(scorer, dict) and "file" in scorer]
+    if any(name not in manifest["files"] for name in named):
+        raise ModelFileError("the manifest of a model names only files that it lists with their hash")
 
 
 def _calibrator_arrays(prefix: str, calibrator: Calibrator) -> dict[str, npt.NDArray[Any]]:

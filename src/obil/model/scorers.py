@@ -99,7 +99,7 @@ def scores_of_probabilities(probabilities: FloatArray, training_prior: FloatArra
 
 def scores_of_margins(margins: FloatArray, n_classes: int) -> FloatArray:
     """Return margins relative to class 0, (n, K); a single column is the margin of class 1."""
-    columns = margins.reshape(len(margins), -1)
+    columns = margins[:, None] if margins.ndim == 1 else margins
     if n_classes == 2 and columns.shape[1] == 1:
         columns = np.concatenate([np.zeros_like(columns), columns], axis=1)
     if columns.shape[1] != n_classes or not np.isfinite(columns).all():

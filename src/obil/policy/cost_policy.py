@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray
-from obil.bayes.costs import EQUAL_COSTS, Costs, binary_log_thresholds
+from obil.bayes.costs import EQUAL_COSTS, Costs, log_thresholds_at
 from obil.errors import InvalidInputError
 from obil.model.holdout import Holdout
 from obil.policy.one_against_rest import positive_class
@@ -18,10 +18,12 @@ from obil.policy.settings import as_positive_prior, as_positive_priors
 class CostThreshold:
     """log Q = log Qc + log((1-P)/P), with the bits of `obil.bayes.costs.log_threshold`."""
 
-    costs: Costs  # of two classes
+    log_cost_ratio: float
 
     def log_threshold(self, positive_prior: float) -> float:
         """Return the log threshold at one prior of the positive class."""
+        if 0.0 < positive_prior < 1.0:
+            return float(log_thresholds_at(self.log_cost_ratio, np.float64(positive_prior)))  # type: ignore[arg-type]  # a scalar, for speed
         return float(self._closed_form(as_positive_prior(positive_prior)))
 
     def log_thresholds(self, positive_priors: npt.ArrayLike) -> FloatArray:
@@ -34,7 +36,7 @@ class CostThreshold:
 
     def _closed_form(self, positive: float | FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):  # a class that never comes is never worth an alert
-            return binary_log_thresholds(positive, self.costs)
+            return log_thresholds_at(self.log_cost_ratio, np.asarray(positive, dtype=np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class CostPolicy:
             )
         if holdout is not None:
             positive_class(positive, n_classes=holdout.n_classes)
-        return CostThreshold(self.costs)
+        return CostThreshold(float(np.log(self.costs.ratio)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the name, the matrix and the class names as plain JSON values."""

@@ -1,12 +1,48 @@
 """Deal rows into folds: classes evenly, groups and exact duplicates never split."""
 
+from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from obil.arrays import IntArray
 from obil.data.splits import duplicate_groups
 from obil.errors import InvalidInputError
+
+
+def choose_splits(
+    cv: Any,
+    X: Any,
+    labels: npt.NDArray[Any],
+    numbers: IntArray,
+    *,
+    groups: npt.ArrayLike | None,
+    time: npt.ArrayLike | None,
+    random_state: int | None,
+) -> list[tuple[IntArray, IntArray]]:
+    """Return (train, test) pairs for `cv`: a number of folds, a scikit-learn splitter, or the pairs themselves."""
+    if not isinstance(cv, Integral):
+        if hasattr(cv, "split"):
+            return list(cv.split(X, labels, groups))
+        if isinstance(cv, Iterable):
+            return [(np.asarray(train), np.asarray(test)) for train, test in cv]
+        raise InvalidInputError(f"cv must be a number, a splitter or (train, test) pairs, got {cv!r}")
+    n_folds = int(cv)
+    if n_folds < 2:
+        raise InvalidInputError(f"cv must be at least 2 folds, got {cv!r}")
+    for name, given in (("groups", groups), ("time", time)):
+        if given is not None and len(np.asarray(given)) != len(labels):
+            raise InvalidInputError(f"{name} must have one value a row ({len(labels)}), got {len(np.asarray(given))}")
+    if time is not None:
+        folds = np.empty(len(labels), dtype=np.int64)
+        folds[np.argsort(np.asarray(time), kind="stable")] = np.arange(len(labels)) * n_folds // len(labels)
+    else:
+        kept = rows_as_groups(X) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+        n_classes = int(numbers.max()) + 1
+        folds = deal_folds(numbers, n_folds=n_folds, n_classes=n_classes, groups=kept, random_state=random_state)
+    return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
 
 
 def deal_folds(
@@ -54,6 +90,19 @@ def rows_as_groups(X: Any) -> IntArray | None:
     if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "fiub"):
         return duplicate_groups(X)
     return None
+
+
+def halved_features(n_features: int, n_subsets: int, *, random_state: int | None) -> list[tuple[int, ...]]:
+    """Return the halves of random halvings of the features, `n_subsets` in all; none where there is one feature.
+
+    >>> [len(half) for half in halved_features(5, 4, random_state=0)]
+    [3, 2, 3, 2]
+    """
+    if n_features < 2:
+        return []
+    rng = np.random.default_rng(random_state)
+    halves = [half for _ in range(n_subsets // 2) for half in np.array_split(rng.permutation(n_features), 2)]
+    return [tuple(sorted(int(feature) for feature in half)) for half in halves]
 
 
 def _level(filled: IntArray, n_rows: int, rng: np.random.Generator) -> IntArray:

@@ -17,6 +17,7 @@ from obil.policy import CostPolicy, Policy, one_against_rest, policy_from_json
 from obil.prior import BayesBank, PriorTracker, restore_tracker
 from obil.prior.calibration_spread import calibration_variance, widen
 from obil.stream.decision import Decision, Decisions
+from obil.stream.one_row import one_row
 
 STATE_FORMAT = 1
 
@@ -57,7 +58,7 @@ class OnlineClassifier:
         self._positive = _class_number(positive, self._model)
         if costs is not None and policy is not None:
             raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
-        self._set_policy(CostPolicy(self._ordered(costs)) if policy is None else policy)
+        self._set_policy(CostPolicy(costs or self._equal_costs()) if policy is None else policy)
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
         self._tracker: PriorTracker = (BayesBank() if tracker is None else tracker).start(start)
         self._rows = 0
@@ -104,7 +105,7 @@ class OnlineClassifier:
 
     @costs.setter
     def costs(self, costs: Costs) -> None:
-        self._set_policy(CostPolicy(self._ordered(costs)))
+        self._set_policy(CostPolicy(costs))
 
     @property
     def log_threshold(self) -> float | None:
@@ -135,7 +136,7 @@ class OnlineClassifier:
     def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the word users know
         """Decide one row, then let it vote."""
         with self._writing():
-            return self._decide_row(self._model.log_ratios(_one_row(x, self._model))[0], id)
+            return self._decide_row(self._model.log_ratios(one_row(x, self._model))[0], id)
 
     def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None) -> Decisions:
         """Decide rows in order, each at the prior before it, and let them vote."""
@@ -172,9 +173,9 @@ class OnlineClassifier:
                 f"this state belongs to classes {state.get('classes')!r:.80}, the model has {fitted.classes_.tolist()}"
             )
         rows, positive = state.get("rows"), state.get("positive")
-        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
+        if type(rows) is not int or rows < 0:
             raise InvalidStateError(f"a state counts its rows, got {rows!r:.20}")
-        if positive is not None and positive not in range(fitted.n_classes):
+        if positive is not None and (type(positive) is not int or not 0 <= positive < fitted.n_classes):
             raise InvalidStateError(f"the positive class is a number below {fitted.n_classes}, got {positive!r:.20}")
         try:
             policy = policy_from_json(state["policy"])
@@ -245,6 +246,8 @@ class OnlineClassifier:
         return numbers.astype(np.int64), thresholds, self._bound.reachable(own_priors)
 
     def _set_policy(self, policy: Policy) -> None:
+        if isinstance(policy, CostPolicy):
+            policy = CostPolicy(self._ordered(policy.costs))
         many = self._model.n_classes > 2
         decides_by_matrix = isinstance(policy, CostPolicy) and many and self._positive is None
         if many and self._positive is None and not decides_by_matrix:
@@ -264,11 +267,11 @@ class OnlineClassifier:
         self._bound = None if decides_by_matrix else policy.bind(self._model.holdout_, positive=self._positive)
         self._policy = policy
 
-    def _ordered(self, costs: Costs | None) -> Costs:
+    def _equal_costs(self) -> Costs:
+        return Costs.from_matrix(1.0 - np.eye(2 if self._positive is not None else self._model.n_classes))
+
+    def _ordered(self, costs: Costs) -> Costs:
         """Return costs in the order of the model's classes, or of (negative, positive) for two."""
-        if costs is None:
-            n_classes = 2 if self._positive is not None else self._model.n_classes
-            return Costs.from_matrix(1.0 - np.eye(n_classes))
         if costs.classes is None:
             return costs
         names = self._model.classes_.tolist()
@@ -296,30 +299,3 @@ def _class_number(positive: Any, model: RatioModel) -> int | None:
     if positive not in names:
         raise InvalidInputError(f"positive must be one of {names}, got {positive!r}")
     return int(names.index(positive))
-
-
-def _one_row(x: Any, model: RatioModel) -> Any:
-    """Return one row as a table of one: from an array, a mapping by column name, or a table of one row."""
-    if isinstance(x, Mapping):
-        if model.encoder is None and model.feature_names is None:
-            raise InvalidInputError("this model knows no column names: give the row as an array")
-        return _table_of_one(x, model)
-    if hasattr(x, "index") and hasattr(x, "to_dict") and not hasattr(x, "columns"):
-        return _one_row(x.to_dict(), model)  # a pandas Series
-    if np.ndim(x) == 1 and not hasattr(x, "columns"):
-        return np.asarray(x)[None]
-    if np.ndim(x) == 0:
-        return np.asarray([x])
-    if len(x) != 1:
-        raise InvalidInputError(f"decide takes one row, got {len(x)}; decide_many takes many")
-    return x
-
-
-def _table_of_one(x: Mapping[str, Any], model: RatioModel) -> Any:
-    if model.encoder is not None:
-        return {name: [value] for name, value in x.items()}
-    names = model.feature_names or ()
-    if set(x) != set(names):
-        missing, unknown = sorted(set(names) - set(x)), sorted(set(map(str, x)) - set(names))
-        raise InvalidInputError(f"columns differ from the model's: missing {missing}, unknown {unknown}")
-    return np.array([[x[name] for name in names]])

@@ -1,0 +1,102 @@
+"""Read bytes as they arrive, notice a pause, and stop only between rows."""
+
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+PAUSE_SECONDS = 1.0
+
+
+class Stopped(Exception):  # noqa: N818  # a wish, not an error
+    """Somebody asked the stream to stop, and every row that was read has been decided."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number
+
+
+class ArrivingBytes:
+    """A file or standard input whose `read1` returns what is there.
+
+    Ctrl-C and SIGTERM raise `Stopped` from `read1` and nowhere else, before anything is taken from the pipe:
+    what was read is decided first. A second signal ends the process at once, as kill -9 would.
+
+    Parameters
+    ----------
+    table
+        A path, or - for standard input.
+    on_pause
+        Called when nothing arrived for a second.
+    """
+
+    def __init__(self, table: Path, *, on_pause: Callable[[], None]) -> None:
+        self.name = "<stdin>" if str(table) == "-" else str(table)
+        self._on_pause = on_pause
+        self._signal = 0
+        self._waiting = False
+        self._before: dict[int, Any] = {}
+        self._file: Any = sys.stdin.buffer if str(table) == "-" else table.open("rb", buffering=0)
+        try:
+            self._handle: int | None = self._file.fileno()
+        except OSError:  # standard input replaced by an object in memory
+            self._handle = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self.name != "<stdin>":
+            self._file.close()
+
+    def read1(self, size: int) -> bytes:
+        """Return up to `size` bytes as soon as there are some; b"" is the end."""
+        if self._handle is None:
+            data: bytes = self._file.read(size)
+            return data
+        self._wait(self._handle)
+        return os.read(self._handle, size)
+
+    def _wait(self, handle: int) -> None:
+        self._waiting = True  # set before looking at the signal: one that comes later raises by itself
+        try:
+            if self._signal:
+                raise Stopped(self._signal)
+            if _ready(handle, PAUSE_SECONDS):
+                return
+        finally:
+            self._waiting = False
+        self._on_pause()  # a signal in here is noticed below
+        self._waiting = True
+        try:
+            if self._signal:
+                raise Stopped(self._signal)
+            _ready(handle, None)
+        finally:
+            self._waiting = False
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
+        for one in self._before:
+            signal.signal(one, signal.SIG_DFL)
+        if self._waiting:
+            raise Stopped(number)
+
+
+def _ready(handle: int, seconds: float | None) -> bool:
+    try:
+        return bool(select.select([handle], [], [], seconds)[0])
+    except (OSError, ValueError):  # a system that can wait for sockets only
+        return True

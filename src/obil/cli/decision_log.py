@@ -1,0 +1,184 @@
+"""Append decisions to a file line by line, and cut it back to the last checkpoint."""
+
+import csv
+import hashlib
+import io
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.stream.checkpoint import Checkpoint, sync_folder
+from obil.stream.decision import Decisions
+
+COLUMNS = ("row", "label", "posterior", "prior", "log_ratio", "threshold", "trusted", "reachable")
+
+
+def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
+    """Return the names of the output's columns; more than two classes have a posterior, prior and ratio each.
+
+    >>> header_of(["a", "b", "c"], ["id"])[2:6]
+    ['posterior_a', 'posterior_b', 'posterior_c', 'prior_a']
+    """
+    header: list[str] = []
+    for name in COLUMNS:
+        by_class = len(classes) > 2 and name in {"posterior", "prior", "log_ratio"}
+        header += [f"{name}_{label}" for label in classes] if by_class else [name]
+    return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
+
+
+def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]], *, positive: int | None) -> list[list[Any]]:
+    """Return the cells of each decision, kept ones last; numbers are written so that they read back exactly.
+
+    Two classes show the positive one, so that `log_ratio > threshold` is the alert.
+    """
+    posteriors, priors, ratios = decisions.posteriors, decisions.priors, decisions.log_ratios
+    if ratios.shape[1] == 2:
+        shown = 1 if positive is None else positive
+        posteriors, priors = posteriors[:, [shown]], priors[:, [shown]]
+        ratios = ratios[:, [1]] if shown == 1 else -ratios[:, [1]]
+    numbers = np.concatenate([posteriors, priors, ratios], axis=1) + 0.0  # -0.0 has a sign that says nothing
+    thresholds = [""] * len(decisions) if decisions.thresholds is None else decisions.thresholds.tolist()
+    columns = zip(
+        decisions.ids,
+        decisions.labels.tolist(),
+        numbers.tolist(),
+        thresholds,
+        decisions.trusted.tolist(),
+        decisions.reachable.tolist(),
+        zip(*kept, strict=True) if kept else [()] * len(decisions),
+        strict=True,
+    )
+    return [
+        [row, label, *values, threshold, int(trusted), int(reachable), *map(_cell, others)]
+        for row, label, values, threshold, trusted, reachable, others in columns
+    ]
+
+
+class DecisionLog:
+    """The output of one stream: a file that ends where the checkpoint says, or standard output."""
+
+    def __init__(self, path: Path | None, header: list[str]) -> None:
+        self.path = path
+        self.header = header
+        self.n_bytes = 0
+        self.last_line = b""
+        self._file: IO[bytes] | None = None
+
+    def check(self, checkpoint: Checkpoint | None, *, overwrite: bool) -> None:
+        """Refuse, changing nothing, an output that is not the one the checkpoint speaks of."""
+        if checkpoint is not None and checkpoint.header != self.header:
+            raise InvalidStateError(
+                f"the state belongs to an output with the columns {','.join(checkpoint.header)!r:.300}: --keep the same"
+            )
+        if self.path is None:
+            self.n_bytes = 0 if checkpoint is None else checkpoint.out_bytes
+            return
+        found = self.path.stat() if self.path.exists() else None
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise InvalidInputError(f"--out must be a file, got {self.path}; - is standard output")
+        size = 0 if found is None else found.st_size
+        if checkpoint is None:
+            if size and not overwrite:
+                raise InvalidInputError(f"{self.path} exists and no state belongs to it: remove it, or --overwrite")
+            return
+        if size < checkpoint.out_bytes:
+            raise InvalidStateError(
+                f"{self.path} has {size} bytes and the state speaks of {checkpoint.out_bytes}: put the right file "
+                "back, or remove both and start again"
+            )
+        if checkpoint.out_bytes == 0:
+            start = _text([self.header])
+            ours = b"" if size == 0 else _part(self.path, 0, len(start))
+            if not start.startswith(ours) and not overwrite:
+                raise InvalidInputError(f"{self.path} holds something else than decisions: remove it, or --overwrite")
+            return
+        line = _part(self.path, checkpoint.out_bytes - checkpoint.last_line_bytes, checkpoint.last_line_bytes)
+        if digest(line) != checkpoint.last_line:
+            raise InvalidStateError(f"{self.path} is not the output that the state belongs to, or was changed")
+        self.n_bytes, self.last_line = checkpoint.out_bytes, line
+
+    def open(self) -> None:
+        """Become the only writer of the file, changing nothing in it."""
+        if self.path is None:
+            self._file = sys.stdout.buffer
+            return
+        self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        _lock(self._file, self.path)
+        sync_folder(self.path.parent)
+
+    def cut_back(self) -> None:
+        """Drop what was written after the checkpoint; start a new output with its header."""
+        if self._file is not None and self.path is not None:
+            self._file.truncate(self.n_bytes)
+            self._file.seek(self.n_bytes)
+        if self.n_bytes == 0:
+            self.append([self.header])
+
+    def append(self, lines: Sequence[Sequence[Any]]) -> None:
+        """Write lines and let readers see them."""
+        if self._file is None:
+            raise RuntimeError("a decision log is opened before it is written to")
+        last = _text(lines[-1:])
+        text = _text(lines[:-1]) + last
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # a full disk does not say which
+            raise OSError(error.errno, error.strerror, str(self.path or "standard output")) from None
+        self.n_bytes += len(text)
+        self.last_line = last
+
+    def sync(self) -> None:
+        """Make what was written outlast a crash: only then may a checkpoint speak of it."""
+        if self._file is not None and self.path is not None:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Let the file go; standard output stays open."""
+        if self._file is not None and self.path is not None:
+            self._file.close()
+
+
+def digest(data: bytes) -> str:
+    """Return the sha256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _text(lines: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    """Return a kept cell as it was read: missing ones empty, whole numbers without a point."""
+    if not isinstance(value, float):
+        return value
+    if value != value:  # noqa: PLR0124  # NaN
+        return ""
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _part(path: Path, start: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows has no advisory locks
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InvalidInputError(f"another obil stream is writing {path}: a stream has one writer") from None

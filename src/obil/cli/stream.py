@@ -1,0 +1,205 @@
+"""Decide the rows of a stream as they come, in a way that survives being killed."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from obil.cli.common import (
+    AsJson,
+    CostFalseNegative,
+    CostFalsePositive,
+    ModelFolder,
+    PolicyText,
+    Trust,
+    chosen_policy,
+    one_line_errors,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from obil.data.table_stream import ColumnType
+    from obil.model.ratio_model import RatioModel
+
+
+def stream(
+    model: ModelFolder,
+    data: Annotated[Path, typer.Argument(help="Rows to decide: CSV, gzip too; - is standard input as it comes.")],
+    out: Annotated[Path, typer.Option("--out", help="File that decisions are appended to; - is standard output.")],
+    state: Annotated[
+        Path | None,
+        typer.Option("--state", help="File that says where the stream stands; OUT.state.json if not given."),
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option("--prior", help="Share of the positive class at the start, or a=.7,b=.2,c=.1; else training's."),
+    ] = None,
+    cost_fp: CostFalsePositive = None,
+    cost_fn: CostFalseNegative = None,
+    policy: PolicyText = None,
+    positive: Annotated[str | None, typer.Option("--positive", help="The class to alert on.")] = None,
+    keep: Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")] = None,
+    trust: Trust = None,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Rows between two states written.")] = 1_000,
+    live: Annotated[
+        bool, typer.Option("--live", help="The input goes on where it stopped (after a header): skip no rows.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that no state belongs to.")] = False,
+    change_policy: Annotated[
+        bool, typer.Option("--change-policy", help="Go on with other costs or another policy than the state's.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Decide each row as it comes at the prior of now; the same command goes on after any interruption.
+
+    The input has a header. Its rows, numbered from 0, are decided in order and appended to --out; the state
+    says how far that went. After Ctrl-C, kill or a power cut the same command cuts the output back to the
+    state, passes over the rows that were decided, and goes on: the result is that of one uninterrupted run.
+    """
+    with one_line_errors():
+        from obil.cli.decision_log import DecisionLog, digest, header_of
+        from obil.cli.stream_run import StreamRun
+        from obil.cli.tables import guarded, load_model, names_of
+        from obil.model.files import MANIFEST
+        from obil.stream.checkpoint import read_checkpoint
+        from obil.stream.online_classifier import OnlineClassifier
+
+        to_file = str(out) != "-"
+        state = Path(f"{out}.state.json") if state is None and to_file else state
+        _require_paths(data, out if to_file else None, state)
+        rule = chosen_policy(policy, cost_fp, cost_fn)
+        fitted = guarded(load_model(model, trust))
+        label = _positive_class(positive, fitted, costs_or_policy=bool(policy or cost_fp or cost_fn))
+        start = None if prior is None else _start_prior(prior, fitted, label)
+        online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label)
+        kept = names_of(keep)
+        log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
+        saved = read_checkpoint(state) if state is not None and state.exists() else None
+        run = StreamRun(
+            online=online,
+            log=log,
+            state_path=state,
+            fingerprint=digest((model / MANIFEST).read_bytes()),
+            keep=kept,
+            decided=[0] * fitted.n_classes,
+            every=checkpoint_every,
+        )
+        log.check(saved, overwrite=overwrite)
+        if saved is not None:
+            run.resume(saved, change_policy=change_policy)
+        try:
+            with closing(log):
+                stopped = run.go(data, _types(fitted, kept), live=live, quiet=not to_file)
+        except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        summary = run.summary(stopped)
+    if as_json:
+        print_json(summary) if to_file else _print_json_aside(summary)
+    elif to_file:
+        _print_summary(summary)
+    if stopped:
+        raise typer.Exit(128 + stopped)
+
+
+def _require_paths(data: Path, out: Path | None, state: Path | None) -> None:
+    from obil.errors import InvalidInputError
+
+    named = {"the input": data, "--out": out, "--state": state}
+    paths = {name: path.resolve() for name, path in named.items() if path is not None and str(path) != "-"}
+    if len(set(paths.values())) < len(paths):
+        raise InvalidInputError(f"{', '.join(paths)} must be different files")
+    for name in ("--out", "--state"):
+        if name in paths and paths[name].is_dir():
+            raise InvalidInputError(f"{name} must be a file, and {named[name]} is a folder")
+        if name in paths and not paths[name].parent.is_dir():
+            raise InvalidInputError(f"{name} must lie in a folder that exists, got {named[name]}")
+    if "the input" in paths and paths["the input"].is_dir():
+        raise InvalidInputError(f"the input must be a file, and {data} is a folder")
+
+
+def _positive_class(text: str | None, model: "RatioModel", *, costs_or_policy: bool) -> Any:
+    """Return the user's own label for the class that --positive names."""
+    from obil.errors import InvalidInputError
+    from obil.estimators.table_fit import class_place
+
+    names = model.classes_.tolist()
+    if text is not None:
+        return names[class_place(text, model.classes_)]
+    if len(names) > 2 and costs_or_policy:
+        raise InvalidInputError(
+            f"costs and policies of {len(names)} classes speak of one: --positive, of {names!r:.200}"
+        )
+    return None
+
+
+def _start_prior(text: str, model: "RatioModel", positive: Any) -> Any:
+    """Return the prior that an option states: `.02` of the positive class, or `a=.7,b=.2,c=.1`."""
+    from obil.errors import InvalidInputError
+    from obil.estimators.table_fit import class_place
+
+    names = model.classes_.tolist()
+    parts = [part.rpartition("=") for part in text.split(",")]
+    try:
+        shares = [float(share) for _, _, share in parts]
+    except ValueError:
+        raise InvalidInputError(f"--prior must be a number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}") from None
+    if all(equals for _, equals, _ in parts):
+        return dict(
+            zip([names[class_place(name.strip(), model.classes_)] for name, _, _ in parts], shares, strict=True)
+        )
+    if len(parts) > 1 or len(names) > 2:
+        raise InvalidInputError(f"--prior must name the share of each of {names!r:.200}, got {text!r:.40}")
+    share = shares[0]
+    if not 0.0 < share < 1.0:
+        raise InvalidInputError(f"--prior must lie between 0 and 1, got {text!r:.40}")
+    return 1.0 - share if positive == names[0] else share
+
+
+def _types(model: "RatioModel", keep: Sequence[str]) -> "dict[str, ColumnType]":
+    """Return which columns of the input are needed, and as what."""
+    from obil.errors import InvalidInputError
+
+    types: dict[str, ColumnType] = {}
+    if model.encoder is not None:
+        types = {column.name: "text" if column.is_category else "number" for column in model.encoder.columns}
+    elif model.feature_names is not None:
+        types = dict.fromkeys(model.feature_names, "number")
+    else:
+        raise InvalidInputError("this model knows no column names: fit it with `obil fit`, or on a DataFrame")
+    for name in keep:
+        types.setdefault(name, "text")
+    return types
+
+
+def _print_summary(summary: dict[str, Any]) -> None:
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    positive, rows = summary["positive"], f"{summary['rows']:,} rows"
+    if summary["rows_this_run"] != summary["rows"]:
+        rows += f" ({summary['rows_this_run']:,} in this run)"
+    counts = ", ".join(f"{count:,} {name}" for name, count in summary["decided"].items())
+    say(f"{rows}, {counts if positive is None else format(summary['alerts'], ',') + ' alerts'}: {summary['out']}")
+    for name, now in summary["prior"].items():
+        if positive is not None and name != positive:
+            continue
+        line = f"prior of {name}: {summary['prior_at_start'][name]:.4g} -> {now:.4g}"
+        if summary["interval_90"] is not None:
+            low, high = summary["interval_90"][name]
+            line += f" (90 % interval {low:.4g} to {high:.4g})"
+        say(line)
+    if summary["log_threshold"] is not None:
+        say(f"threshold: {summary['log_threshold']:.4g} on the log ratio")
+    if summary["stopped_by_signal"]:
+        say("Stopped; the same command goes on from here.")
+
+
+def _print_json_aside(summary: dict[str, Any]) -> None:
+    """Print to standard error, since standard output holds the decisions."""
+    with redirect_stdout(sys.stderr):
+        print_json(summary)

@@ -1,0 +1,211 @@
+"""Run one stream: rows in, lines out, and in between states from which it goes on exactly."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pandas as pd
+
+from obil.arrays import FloatArray
+from obil.cli.arriving import ArrivingBytes, Stopped
+from obil.cli.decision_log import DecisionLog, digest, lines_of
+from obil.data.table_stream import ColumnType, iter_table
+from obil.errors import EstimationError, InvalidInputError, InvalidStateError
+from obil.stream.checkpoint import Checkpoint, resumed, write_checkpoint
+from obil.stream.online_classifier import OnlineClassifier
+from obil.stream.steady_scores import steady_log_ratios
+
+READ_ROWS = 1_024  # at a time, where so many have arrived
+
+
+@dataclass(slots=True)
+class StreamRun:
+    """One run of the command: rows in, lines out, states in between."""
+
+    online: OnlineClassifier
+    log: DecisionLog
+    state_path: Path | None
+    fingerprint: str
+    keep: list[str]
+    decided: list[int]  # (K,)
+    every: int
+    last_row: str = ""
+    n_before: int = 0  # rows decided by earlier runs
+    saved_rows: int = -1  # rows in the last state written, -1 if there is none
+    opened: bool = False
+    start_prior: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start_prior = self.online.prior
+
+    def resume(self, saved: Checkpoint, *, change_policy: bool) -> None:
+        """Go on from a state; refuse one that was made with something else."""
+        if saved.model != self.fingerprint:
+            raise InvalidStateError(f"{self.state_path} belongs to another model: take that one, or another --state")
+        policy = self.online.policy
+        if saved.online.get("policy") != policy.to_json() and not change_policy:
+            raise InvalidStateError(
+                f"{self.state_path} was made with other costs or another policy: give the same, or --change-policy"
+            )
+        if len(saved.decided) != len(self.decided):
+            raise InvalidStateError(f"{self.state_path} is damaged: its field 'decided' is wrong")
+        name = str(self.state_path)
+        self.online = resumed(self.online.model, self.online, saved.online, name=name)
+        self.decided, self.last_row = list(saved.decided), saved.last_row
+        self.n_before = self.saved_rows = saved.n_rows
+
+    def go(self, table: Path, types: dict[str, ColumnType], *, live: bool, quiet: bool) -> int:
+        """Decide everything that comes; return the signal that stopped it, or 0 at the end of the input."""
+        to_skip = 0 if live else self.n_before
+        n_read = 0
+        with ArrivingBytes(table, on_pause=self.checkpoint) as source, _progress(self, quiet=quiet) as show:
+            # rows to pass over are parsed all the same: what the first numbers say about decimal marks, and
+            # so which later row is a bad one, must not depend on where a run started
+            chunks = iter_table(cast("IO[bytes]", source), chunk_rows=READ_ROWS, types=types)
+            try:
+                for rows, n_read in chunks:
+                    passed = max(0, min(to_skip - (n_read - len(rows)), len(rows)))
+                    if passed and n_read - len(rows) + passed == to_skip:
+                        self._require_last_row(rows.iloc[passed - 1], table)
+                    self._take(rows.iloc[passed:], table)
+                    show()
+            except Stopped as wish:
+                self.checkpoint()
+                return wish.signal_number
+            except InvalidInputError:
+                self.checkpoint()
+                raise
+        if n_read < to_skip:
+            raise InvalidInputError(
+                f"the state has {to_skip} rows decided and {table} has only {n_read}: give the same input, "
+                "or --live if it goes on where it stopped"
+            )
+        self._open()
+        self.checkpoint()
+        return 0
+
+    def checkpoint(self) -> None:
+        """Write the state, after what it speaks of is safe."""
+        if not self.opened or self.state_path is None or self.saved_rows == self.online.n_rows:
+            return
+        if sum(self.decided) != self.online.n_rows:
+            return  # rows that voted were not written: the last state is the one to go on from
+        self.log.sync()
+        write_checkpoint(self.state_path, self._state())
+        self.saved_rows = self.online.n_rows
+
+    def summary(self, stopped: int) -> dict[str, Any]:
+        """Return what happened so far, earlier runs included."""
+        online = self.online
+        try:
+            interval = online.interval()
+        except EstimationError:
+            interval = None
+        names = online.model.classes_.tolist()
+        return {
+            "rows": online.n_rows,
+            "rows_this_run": online.n_rows - self.n_before,
+            "positive": online.positive,
+            "alerts": None if online.positive is None else self.decided[names.index(online.positive)],
+            "decided": dict(zip(names, self.decided, strict=True)),
+            "prior_at_start": dict(zip(names, self.start_prior.tolist(), strict=True)),
+            "prior": dict(zip(names, online.prior.tolist(), strict=True)),
+            "interval_90": None if interval is None else dict(zip(names, interval.tolist(), strict=True)),
+            "log_threshold": online.log_threshold,
+            "out": "-" if self.log.path is None else str(self.log.path),
+            "state": None if self.state_path is None else str(self.state_path),
+            "stopped_by_signal": stopped or None,
+        }
+
+    def _take(self, rows: pd.DataFrame, table: Path) -> None:
+        """Decide rows, in parts so that no two states are further apart than was asked for."""
+        while len(rows):
+            self._open()
+            room = self.every - (self.online.n_rows - max(self.saved_rows, 0)) if self.state_path else len(rows)
+            part, rows = rows.iloc[:room], rows.iloc[room:]
+            self._decide_all(part, table)
+            if len(part) == room:
+                self.checkpoint()
+
+    def _decide_all(self, rows: pd.DataFrame, table: Path) -> None:
+        """Decide rows; where one of them cannot be scored, decide those before it and name it."""
+        model, first = self.online.model, self.online.n_rows
+        try:
+            ratios = steady_log_ratios(model, rows, first_row=first)
+        except InvalidInputError:
+            pass
+        else:
+            self._decide(rows, ratios)
+            return
+        for place in range(len(rows)):
+            row = rows.iloc[place : place + 1]
+            try:
+                ratios = steady_log_ratios(model, row, first_row=first + place)
+            except InvalidInputError as error:
+                reason = str(error).removesuffix(" in row 0")
+                raise InvalidInputError(f"row {first + place} (from 0) of {_name(table)}: {reason}") from None
+            self._decide(row, ratios)
+
+    def _decide(self, rows: pd.DataFrame, ratios: FloatArray) -> None:
+        decisions = self.online.decide_log_ratios(ratios)
+        names = self.online.model.classes_.tolist()
+        positive = None if self.online.positive is None else names.index(self.online.positive)
+        self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep], positive=positive))
+        for number, name in enumerate(names):
+            self.decided[number] += int((decisions.labels == name).sum())
+        self.last_row = _row_digest(rows.iloc[-1])
+
+    def _open(self) -> None:
+        """Take the output when there is something to write; before that, nothing on disk is changed."""
+        if self.opened:
+            return
+        self.log.open()
+        if self.state_path is not None and self.saved_rows < 0:
+            if self.state_path.exists():
+                raise InvalidInputError(f"another obil stream has just written {self.state_path}: run this again")
+            # the state comes first: killed before the next one, the same command knows the output as its own
+            write_checkpoint(self.state_path, self._state())
+        self.log.cut_back()
+        self.opened = True
+
+    def _state(self) -> Checkpoint:
+        return Checkpoint(
+            model=self.fingerprint,
+            header=self.log.header,
+            online=self.online.state(),
+            decided=list(self.decided),
+            last_row=self.last_row,
+            out_bytes=self.log.n_bytes,
+            last_line_bytes=len(self.log.last_line),
+            last_line=digest(self.log.last_line),
+        )
+
+    def _require_last_row(self, row: "pd.Series[Any]", table: Path) -> None:
+        if _row_digest(row) != self.last_row:
+            raise InvalidInputError(
+                f"row {self.n_before - 1} (from 0) of {_name(table)} is not the one that was decided: give the same "
+                "input, or --live if it goes on where it stopped"
+            )
+
+
+@contextmanager
+def _progress(run: StreamRun, *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """Give a function that shows how far the run is, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("Waiting for rows...") as status:
+        yield lambda: status.update(f"{run.online.n_rows:,} rows decided")
+
+
+def _row_digest(row: "pd.Series[Any]") -> str:
+    return digest(repr([value if isinstance(value, str) else float(value) for value in row.tolist()]).encode())
+
+
+def _name(table: Path) -> str:
+    return "standard input" if str(table) == "-" else str(table)

@@ -1,0 +1,237 @@
+"""Read a table for a model, and write results whole or not at all."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from obil.cli.common import print_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from obil.arrays import FloatArray, IntArray
+    from obil.model.ratio_model import RatioModel
+    from obil.model.scorers import Scorer
+
+Target = Annotated[str, typer.Option("--target", help="Column that holds the labels.", show_default=False)]
+
+
+def table_argument(text: str) -> Any:
+    """Return a command's argument for a table."""
+    return typer.Argument(help=f"{text}: CSV (any delimiter, gzip too) or parquet; - is standard input.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelTable:
+    """A table with the part of it that a model takes."""
+
+    frame: "pd.DataFrame"
+    rows: Any  # a DataFrame, or a matrix (n, d) for a model without column names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledTable:
+    """The labelled rows of a table, as a model takes them."""
+
+    rows: Any
+    labels: "IntArray"  # (n,) class numbers
+    n_unlabelled: int
+
+
+def source_of(table: Path) -> Any:
+    """Return what to read a table from: its path, or standard input for -."""
+    return sys.stdin.buffer if str(table) == "-" else table
+
+
+def load_model(folder: Path, trust: Sequence[str] | None) -> "RatioModel":
+    """Load a model folder, building only listed types and those the user vouches for."""
+    from obil.model.files import load
+
+    return load(folder, trusted=trust or ())
+
+
+def guarded(model: "RatioModel") -> "RatioModel":
+    """Return the model with a scorer whose errors are input errors: what a foreign estimator raises is anything."""
+    return replace(model, scorer=_GuardedScorer(model.scorer))
+
+
+def read_for_model(
+    table: Path, model: "RatioModel", *, target: str | None = None, text: Collection[str] = ()
+) -> ModelTable:
+    """Read a table with the types that the model was fitted on; `text` columns are kept letter for letter."""
+    from obil.data.table_cells import require_columns
+    from obil.data.tables import read_table
+
+    columns = () if model.encoder is None else model.encoder.columns
+    numbers = {column.name for column in columns if not column.is_category}
+    words = [column.name for column in columns if column.is_category]
+    as_text = [name for name in dict.fromkeys([*words, *text]) if name not in numbers and name != target]
+    if target is not None and model.classes_.dtype.kind in "USO" and target not in numbers:
+        as_text.append(target)
+    frame = read_table(source_of(table), target=target, text=as_text)
+    wanted = model.feature_names if model.encoder is None else model.encoder.names
+    require_columns([*(wanted or ()), *text], list(frame.columns), table=str(table))
+    if model.encoder is not None:
+        _require_numbers(frame, numbers, table)
+        return ModelTable(frame, frame)
+    if wanted is not None:
+        return ModelTable(frame, frame[list(wanted)])
+    rest = frame.drop(columns=[name for name in {target, *text} if name is not None])
+    _require_numbers(rest, list(rest.columns), table)
+    return ModelTable(frame, rest.to_numpy(dtype=float))
+
+
+def read_labelled(table: Path, model: "RatioModel", target: str) -> LabelledTable:
+    """Read the rows that have a label, with their class numbers; every class needs a row."""
+    import numpy as np
+
+    from obil.data.tables import split_labels
+    from obil.errors import InvalidInputError
+    from obil.model.ratio_model import labels_to_numbers
+
+    if target in (model.feature_names or ()):
+        raise InvalidInputError(f"the target must not be a column the model learns from, got {target!r}")
+    read = read_for_model(table, model, target=target)
+    _, labels, n_unlabelled = split_labels(read.frame, target)
+    labelled = read.frame[target].notna().to_numpy()
+    if labels.dtype == object and model.classes_.dtype.kind in "fiub":
+        labels = _as_numbers(labels)
+    numbers = labels_to_numbers(labels, model.classes_)
+    missing = [name for k, name in enumerate(model.classes_.tolist()) if not np.any(numbers == k)]
+    if missing:
+        raise InvalidInputError(f"every class needs a labelled row, got none of {missing} in {table}")
+    return LabelledTable(read.rows[labelled], numbers, n_unlabelled)
+
+
+def require_file_to_write(out: Path, *, unlike: Path) -> None:
+    """Refuse an output file that cannot be written, or that is the input, before the long work."""
+    from obil.errors import InvalidInputError
+
+    if out.is_dir():
+        raise InvalidInputError(f"--out must be a file, and {out} is a folder")
+    if not out.parent.is_dir():
+        raise InvalidInputError(f"--out must lie in a folder that exists, got {out}: make {out.parent} first")
+    if out.exists() and unlike.exists() and out.samefile(unlike):
+        raise InvalidInputError(f"--out must be another file than the input, got {out}")
+
+
+def require_folder_to_write(out: Path) -> None:
+    """Refuse a model folder that `obil.save` would refuse, before the long work."""
+    from obil.errors import InvalidInputError
+    from obil.model.files import MANIFEST
+
+    if out.is_file():
+        raise InvalidInputError(f"--out must be a folder, and {out} is a file")
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
+        raise InvalidInputError(f"--out must be new, empty or a model folder, and {out} holds other files")
+
+
+def write_whole(out: Path, write: Callable[[Path], None]) -> None:
+    """Write a file under a temporary name beside its place, then rename it."""
+    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_table(frame: "pd.DataFrame", out: Path) -> None:
+    """Write a table as its name says: .parquet, .csv.gz, or CSV."""
+    from obil.errors import InvalidInputError
+
+    if out.suffix == ".parquet":
+        try:
+            write_whole(out, lambda path: frame.to_parquet(path, index=False))
+        except ImportError:
+            raise InvalidInputError(f"a parquet table needs pyarrow (pip install pyarrow), got --out {out}") from None
+        return
+    gzip: Any = {"method": "gzip", "mtime": 0} if out.suffix == ".gz" else None  # same rows, same bytes
+    write_whole(out, lambda path: frame.to_csv(path, index=False, compression=gzip))
+
+
+def names_of(option: str | None) -> list[str]:
+    """Return the column names in an option such as `id,date`."""
+    return [] if option is None else [name.strip() for name in option.split(",") if name.strip()]
+
+
+def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table with its title above it, where it is not cut to the table's width."""
+    typer.echo(title)
+    print_table("", header, rows)
+
+
+@contextmanager
+def working(message: str) -> Iterator[None]:
+    """Show that long work is under way, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(message):
+        yield
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _GuardedScorer:
+    inner: "Scorer"
+
+    @property
+    def n_features(self) -> int | None:
+        return self.inner.n_features
+
+    def scores(self, X: Any) -> "FloatArray":
+        from obil.errors import InvalidInputError, ObilError
+
+        try:
+            return self.inner.scores(X)
+        except ObilError:
+            raise
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise InvalidInputError(
+                f"the model cannot score these rows: {type(error).__name__}: {reason:.200}"
+            ) from None
+
+
+def _require_numbers(frame: "pd.DataFrame", names: Collection[str], table: Path) -> None:
+    import numpy as np
+
+    from obil.data.table_cells import number
+    from obil.errors import InvalidInputError
+
+    for name in names:
+        if frame[name].dtype != object:
+            continue
+        present = np.flatnonzero(frame[name].notna())
+        wrong = [row for row in present if number(str(frame[name].iloc[row])) is None]
+        row = int(wrong[0] if wrong else present[0])
+        hint = "" if wrong else " (a thousands mark, or a decimal point among commas)"
+        raise InvalidInputError(
+            f"column {name!r} must hold numbers, got {frame[name].iloc[row]!r:.40}{hint} in row {row + 1} of {table}"
+        )
+
+
+def _as_numbers(labels: Any) -> Any:
+    """Return labels that were read as words, as numbers and truth values where they are."""
+    import numpy as np
+
+    from obil.data.table_cells import number
+
+    truth = {"true": True, "false": False}
+    values = [truth.get(str(label).lower(), label) for label in labels]
+    values = [number(value) if isinstance(value, str) and number(value) is not None else value for value in values]
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found

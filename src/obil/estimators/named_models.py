@@ -1,0 +1,81 @@
+"""Build the classifier that a word names, ready for the matrix of a column encoder."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from obil.errors import InvalidInputError
+from obil.model.columns import ColumnEncoder
+
+
+def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None = None) -> Any:
+    """Return an unfitted classifier that takes this encoder's matrix: codes of words, and NaN for missing.
+
+    >>> type(named_model("hist_gradient_boosting", ColumnEncoder(()))).__name__
+    'HistGradientBoostingClassifier'
+    """
+    require_model(name)
+    return _BUILDERS[name](encoder, random_state)
+
+
+def require_model(name: str) -> None:
+    """Refuse a word that names no model."""
+    if name not in _BUILDERS:
+        raise InvalidInputError(f"a model is one of {', '.join(MODELS)}, got {name!r:.60}")
+
+
+def _boosting(encoder: ColumnEncoder, random_state: int | None) -> Any:
+    booster = HistGradientBoostingClassifier(random_state=random_state)
+    if not encoder.categories:
+        return booster
+    # not its own categorical_features: what it keeps for them, a functools.partial, is on no list of safe types
+    return make_pipeline(_one_hot(encoder, numbers="passthrough"), booster)
+
+
+def _logistic(encoder: ColumnEncoder, random_state: int | None) -> Any:
+    return make_pipeline(_one_hot(encoder), LogisticRegression(max_iter=2_000, random_state=random_state))
+
+
+def _random_forest(_: ColumnEncoder, random_state: int | None) -> Any:
+    return make_pipeline(_filled(), RandomForestClassifier(200, min_samples_leaf=3, random_state=random_state))
+
+
+def _extra_trees(_: ColumnEncoder, random_state: int | None) -> Any:
+    return make_pipeline(_filled(), ExtraTreesClassifier(200, min_samples_leaf=3, random_state=random_state))
+
+
+def _neural_network(encoder: ColumnEncoder, random_state: int | None) -> Any:
+    network = MLPClassifier((64, 32), early_stopping=True, max_iter=300, random_state=random_state)
+    return make_pipeline(_one_hot(encoder), network)
+
+
+def _filled() -> SimpleImputer:
+    return SimpleImputer(strategy="median", keep_empty_features=True)
+
+
+def _one_hot(encoder: ColumnEncoder, numbers: Any = None) -> ColumnTransformer:
+    words = encoder.categories
+    others = [place for place in range(len(encoder.columns)) if place not in set(words)]
+    return ColumnTransformer(
+        [
+            ("numbers", make_pipeline(_filled(), StandardScaler()) if numbers is None else numbers, others),
+            ("words", OneHotEncoder(handle_unknown="ignore", sparse_output=False), words),
+        ]
+    )
+
+
+_BUILDERS: dict[str, Callable[[ColumnEncoder, int | None], Any]] = {
+    "hist_gradient_boosting": _boosting,
+    "logistic": _logistic,
+    "random_forest": _random_forest,
+    "extra_trees": _extra_trees,
+    "neural_network": _neural_network,
+}
+MODELS = tuple(_BUILDERS)

@@ -1,0 +1,173 @@
+"""`obil fit` makes a model of a table as people keep them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import obil as package
+from obil.estimators.named_models import MODELS
+from tests.cli.cases import HEADER, obil, ward_rows, write_csv
+
+
+def fitted(*words: object) -> dict[str, object]:
+    result = obil("fit", *words, "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert isinstance(record, dict)
+    return record
+
+
+def test_words_gaps_semicolons_and_decimal_commas_give_a_model_that_separates(tmp_path: Path) -> None:
+    rows = ward_rows(300, 0.3, seed=0)
+    for row in rows[:7]:
+        row[4] = ""
+    table = write_csv(tmp_path / "t.csv", rows, delimiter=";", decimal=",")
+    record = fitted(table, "--target", "ill", "--drop", "score", "--out", tmp_path / "model")
+    assert record["rows"] == 293
+    assert record["unlabelled"] == 7
+    assert record["features"] == ["size", "pulse", "ward"]
+    assert record["positive"] == "yes"
+    assert record["auc"]["value"] > 0.85  # type: ignore[index]  # the size alone separates at .92
+    model = package.load(tmp_path / "model")
+    ratios = model.log_ratios({"size": [-1.0, 3.0], "pulse": [70.0, np.nan], "ward": ["East", "somewhere else"]})
+    assert ratios[0, 1] < 0 < ratios[1, 1]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "hist_gradient_boosting"])
+def test_every_model_with_words_and_gaps_can_be_saved_and_scores_alike_when_loaded(name: str, here: Path) -> None:
+    record = fitted("train.csv", "--target", "ill", "--drop", "score", "--model", name, "--out", "other")
+    assert record["auc"]["value"] > 0.7  # type: ignore[index]
+    result = obil("predict", "other", "new.csv")
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 201
+
+
+def test_the_same_seed_gives_the_same_bytes(here: Path) -> None:
+    for name in ("one", "two"):
+        fitted("train.csv", "--target", "ill", "--model", "logistic", "--seed", "3", "--out", name)
+    assert (here / "one/arrays.safetensors").read_bytes() == (here / "two/arrays.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(("positive", "expected"), [("yes", ["no", "yes"]), ("no", ["yes", "no"])])
+def test_positive_is_the_second_class_whatever_the_alphabet_says(
+    positive: str, expected: list[str], here: Path
+) -> None:
+    record = fitted("train.csv", "--target", "ill", "--model", "logistic", "--positive", positive, "--out", "m")
+    assert record["positive"] == positive
+    model = package.load("m")
+    assert model.classes_.tolist() == expected
+    shares = {one["class"]: one["share"] for one in record["classes"]}  # type: ignore[attr-defined]
+    np.testing.assert_allclose(model.prior_, [shares[name] for name in expected])
+    sick = model.log_ratios({"size": [4.0], "pulse": [95.0], "ward": ["North"], "score": [0.99]})[0, 1]
+    assert (sick > 0) == (positive == "yes")
+
+
+def test_a_positive_number_is_found_however_it_is_written(tmp_path: Path) -> None:
+    rows = [[size, "1" if ill == "yes" else "0"] for _, size, _, _, ill, _ in ward_rows(100, 0.4, seed=0)]
+    table = write_csv(tmp_path / "t.csv", rows, header=["size", "y"])
+    words = ("--target", "y", "--model", "logistic", "--positive", "0.0", "--out", tmp_path / "m")
+    assert fitted(table, *words)["positive"] == 0
+
+
+def test_the_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
+    # the size says which patient it is and nothing about the next: only mixed folds find it useful
+    rng = np.random.default_rng(0)
+    rows = []
+    for patient in range(60):
+        label, size = ("yes" if rng.random() < 0.5 else "no"), rng.normal()
+        rows += [[f"p{patient}", f"{size + rng.normal() * 1e-3:.6f}", label] for _ in range(6)]
+    table = write_csv(tmp_path / "t.csv", rows, header=["patient", "size", "ill"])
+    words = ("--target", "ill", "--model", "random_forest", "--drop", "patient")
+    honest = fitted(table, "--target", "ill", "--model", "random_forest", "--group", "patient", "--out", tmp_path / "a")
+    mixed = fitted(table, *words, "--out", tmp_path / "b")
+    assert honest["features"] == ["size"]
+    assert honest["auc"]["value"] < 0.7 < 0.95 < mixed["auc"]["value"]  # type: ignore[index]
+
+
+def test_folds_are_cut_by_dates(here: Path) -> None:
+    rows = [
+        [*row, f"{1 + i % 28:02d}.{1 + i % 12:02d}.20{10 + i % 9}"] for i, row in enumerate(ward_rows(200, 0.3, seed=0))
+    ]
+    table = write_csv(here / "t.csv", rows, header=[*HEADER, "day"])
+    record = fitted(table, "--target", "ill", "--model", "logistic", "--time", "day", "--out", "m")
+    assert "day" not in record["features"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("calibration", ["affine", "temperature", "isotonic"])
+def test_a_score_column_is_calibrated_and_found_by_name(calibration: str, here: Path) -> None:
+    words = ("--target", "ill", "--score", "score", "--positive", "yes", "--calibration", calibration)
+    record = fitted("train.csv", *words, "--out", "m")
+    assert record["features"] == ["score"]
+    scored = obil("predict", "m", "new.csv", "--keep", "id,score").stdout.splitlines()
+    assert scored[0] == "id,score,log_ratio,posterior,decision"
+    by_score = sorted((line.split(",") for line in scored[1:]), key=lambda cells: float(cells[1]))
+    assert np.all(np.diff([float(cells[2]) for cells in by_score]) >= 0)
+
+
+def test_a_score_of_the_other_class_is_remarked_on(here: Path) -> None:
+    record = fitted("train.csv", "--target", "ill", "--score", "score", "--positive", "no", "--out", "m")
+    assert any("backwards" in note for note in record["notes"])  # type: ignore[attr-defined]
+
+
+def test_columns_that_cannot_help_are_left_out_and_named(tmp_path: Path) -> None:
+    rows = [[str(i), *row, ""] for i, row in enumerate(ward_rows(100, 0.4, seed=0))]
+    table = write_csv(tmp_path / "t.csv", rows, header=["number", *HEADER, "empty"])
+    record = fitted(table, "--target", "ill", "--model", "logistic", "--out", tmp_path / "m")
+    assert record["features"] == ["size", "pulse", "ward", "score"]
+    notes = " ".join(record["notes"])  # type: ignore[arg-type]
+    assert all(f"column {name!r} was left out" in notes for name in ("number", "id", "empty"))
+
+
+def test_gzip_parquet_standard_input_and_encodings_are_the_same_table(here: Path) -> None:
+    import pandas as pd
+
+    text = (here / "train.csv").read_text().replace("North", "Nørd")
+    (here / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (here / "t16.csv").write_bytes(text.encode("utf-16"))
+    (here / "t1252.csv").write_bytes(text.encode("cp1252"))
+    (here / "t8.csv").write_bytes(text.encode("utf-8-sig"))
+    pd.read_csv(here / "t8.csv").to_parquet(here / "t.parquet")
+    words = ("--target", "ill", "--model", "logistic", "--out")
+    first = fitted("t8.csv", *words, "m")["auc"]
+    for name in ("t.csv.gz", "t16.csv", "t1252.csv", "t.parquet"):
+        assert fitted(name, *words, "m")["auc"] == first, name
+    result = obil("fit", "-", *words, "m", "--json", stdin=text.encode())
+    assert json.loads(result.stdout)["auc"] == first
+
+
+def test_three_classes_are_fitted_and_decided(here: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [[f"{rng.normal(2 * k):.3f}", "abc"[k]] for k in rng.integers(0, 3, 300)]
+    table = write_csv(here / "three.csv", rows, header=["x", "kind"])
+    assert fitted(table, "--target", "kind", "--model", "logistic", "--out", "m")["positive"] is None
+    lines = obil("predict", "m", "three.csv", "--prior", "a=.5,b=.3,c=.2").stdout.splitlines()
+    assert lines[0] == "log_ratio_b,log_ratio_c,posterior_a,posterior_b,posterior_c,decision"
+    assert {line.split(",")[-1] for line in lines[1:]} == {"a", "b", "c"}
+    alerts = obil("predict", "m", "three.csv", "--positive", "c", "--cost-fn", "50").stdout.splitlines()[1:]
+    assert sum(line.endswith(",c") for line in alerts) > sum(line.endswith(",c") for line in lines)
+    shares = json.loads(obil("prior", "m", "three.csv", "--json").stdout)["groups"][0]["prior"]
+    assert shares == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, abs=0.1)
+
+
+def test_the_table_for_people_says_what_was_done_and_what_to_do_next(here: Path) -> None:
+    result = obil("fit", "train.csv", "--target", "ill", "--model", "logistic", "--out", "m")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    for expected in ("Model written to m", "class yes (positive)", "slope", "AUC", "obil verify m"):
+        assert expected in result.stdout
+
+
+def test_brackets_in_a_label_are_text_and_not_markup(here: Path) -> None:
+    text = (here / "train.csv").read_text().replace(",yes,", ",[/b]yes,")
+    (here / "t.csv").write_text(text)
+    result = obil("fit", "t.csv", "--target", "ill", "--model", "logistic", "--out", "m")
+    assert result.exit_code == 0
+    assert "[/b]yes" in result.stdout
+
+
+def test_an_older_model_at_the_same_place_is_replaced(here: Path) -> None:
+    fitted("train.csv", "--target", "ill", "--model", "logistic", "--out", "model", "--positive", "no")
+    assert package.load("model").classes_.tolist() == ["yes", "no"]
