@@ -8,7 +8,6 @@ import typer
 from obil.cli.common import AsJson, ModelFolder, Trust, one_line_errors, print_json
 from obil.cli.tables import (
     Target,
-    guarded,
     load_model,
     read_labelled,
     require_folder_to_write,
@@ -46,7 +45,7 @@ def calibrate(
         fitted = load_model(model, trust)
         require_folder_to_write(written)
         rows = read_labelled(labelled, fitted, target)
-        scores = guarded(fitted).scores(rows.rows)
+        scores = fitted.scores(rows.rows)
         method = calibration or method_of(fitted.calibrator)
         calibrator = fit_calibrator(
             scores,

@@ -16,12 +16,12 @@ from obil.cli.common import (
     one_line_errors,
 )
 from obil.cli.tables import (
-    guarded,
     load_model,
     names_of,
     read_for_model,
     require_file_to_write,
     show_table,
+    stated_prior,
     table_argument,
     working,
     write_table,
@@ -72,11 +72,11 @@ def predict(
                 f"{fitted.classes_.tolist()!r:.200}"
             )
         label = None if positive is None else fitted.classes_[class_place(positive, fitted.classes_)]
-        start = None if prior is None else fitted.as_prior(_prior_of(prior, fitted))
+        start = None if prior is None else fitted.as_prior(stated_prior(prior, fitted, label))
         online = OnlineClassifier(fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label)
         table = read_for_model(data, fitted, text=kept)
         with working(f"Scoring {len(table.frame):,} rows..."):
-            decisions = online.decide_log_ratios(guarded(fitted).log_ratios(table.rows))
+            decisions = online.decide_log_ratios(fitted.log_ratios(table.rows))
         scored = _scored(table.frame[kept], decisions, fitted)
         if out is not None:
             write_table(scored, out)
@@ -84,28 +84,6 @@ def predict(
         scored.to_csv(sys.stdout, index=False)
     else:
         _report(decisions, fitted, online.log_threshold, out)
-
-
-def _prior_of(text: str, model: "RatioModel") -> Any:
-    """Return the prior that an option states: `.02`, or `a=.7,b=.2,c=.1`."""
-    from obil.errors import InvalidInputError
-    from obil.estimators.table_fit import class_place
-
-    parts = [part.rpartition("=") for part in text.split(",")]
-    try:
-        shares = [float(share) for _, _, share in parts]
-    except ValueError:
-        raise InvalidInputError(f"--prior must be a number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}") from None
-    if all(equals for _, equals, _ in parts):
-        classes = model.classes_.tolist()
-        names = [classes[class_place(name.strip(), model.classes_)] for name, _, _ in parts]
-        return dict(zip(names, shares, strict=True))
-    if len(shares) > 1 or parts[0][1]:
-        raise InvalidInputError(f"--prior must be one number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}")
-    if model.n_classes > 2:
-        example = ",".join(f"{name}={1 / model.n_classes:.2g}" for name in model.classes_.tolist())
-        raise InvalidInputError(f"--prior of {model.n_classes} classes names each: {example}; got {text!r:.40}")
-    return shares[0]
 
 
 def _scored(kept: "pd.DataFrame", decisions: "Decisions", model: "RatioModel") -> "pd.DataFrame":

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from obil.cli.common import AsJson, ModelFolder, Trust, one_line_errors, print_json
-from obil.cli.tables import guarded, load_model, read_for_model, show_table, table_argument, working
+from obil.cli.tables import load_model, read_for_model, show_table, table_argument, working
 
 MISSING = "(missing)"
 EVERYTHING = "all rows"
@@ -28,7 +28,6 @@ def prior(
 
         require_in("--level", level, 1e-6, 1.0 - 1e-6)
         fitted = load_model(model, trust)
-        scoring = guarded(fitted)
         if by in (fitted.feature_names or ()):
             # inside one ward the ratio would count the ward itself as evidence, over and over
             raise InvalidInputError(
@@ -46,7 +45,7 @@ def prior(
         found = []
         with working(f"Estimating {len(groups)} shares..."):
             for name, rows in groups:
-                found.append((name, estimate_prior(scoring, table.rows[rows], level=level)))
+                found.append((name, estimate_prior(fitted, table.rows[rows], level=level)))
     if as_json:
         print_json(
             {

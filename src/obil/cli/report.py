@@ -16,7 +16,6 @@ from obil.cli.common import (
 )
 from obil.cli.tables import (
     Target,
-    guarded,
     load_model,
     read_labelled,
     require_file_to_write,
@@ -45,7 +44,7 @@ def report(
         fitted = load_model(model, trust)
         rows = read_labelled(holdout, fitted, target)
         with working(f"Judging {len(rows.labels):,} rows..."):
-            found = write_report(guarded(fitted), rows.rows, fitted.classes_[rows.labels], out, policy=rule)
+            found = write_report(fitted, rows.rows, fitted.classes_[rows.labels], out, policy=rule)
     if rows.n_unlabelled:
         typer.echo(f"{rows.n_unlabelled:,} rows without a label left out")
     typer.echo(found.verdict.sentence)

@@ -63,7 +63,7 @@ def stream(
     with one_line_errors():
         from obil.cli.decision_log import DecisionLog, digest, header_of
         from obil.cli.stream_run import StreamRun
-        from obil.cli.tables import guarded, load_model, names_of
+        from obil.cli.tables import load_model, names_of, stated_prior
         from obil.model.files import MANIFEST
         from obil.stream.checkpoint import read_checkpoint
         from obil.stream.online_classifier import OnlineClassifier
@@ -72,9 +72,9 @@ def stream(
         state = Path(f"{out}.state.json") if state is None and to_file else state
         _require_paths(data, out if to_file else None, state)
         rule = chosen_policy(policy, cost_fp, cost_fn)
-        fitted = guarded(load_model(model, trust))
+        fitted = load_model(model, trust)
         label = _positive_class(positive, fitted, costs_or_policy=bool(policy or cost_fp or cost_fn))
-        start = None if prior is None else _start_prior(prior, fitted, label)
+        start = None if prior is None else stated_prior(prior, fitted, label)
         online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label)
         kept = names_of(keep)
         log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
@@ -135,29 +135,6 @@ def _positive_class(text: str | None, model: "RatioModel", *, costs_or_policy: b
             f"costs and policies of {len(names)} classes speak of one: --positive, of {names!r:.200}"
         )
     return None
-
-
-def _start_prior(text: str, model: "RatioModel", positive: Any) -> Any:
-    """Return the prior that an option states: `.02` of the positive class, or `a=.7,b=.2,c=.1`."""
-    from obil.errors import InvalidInputError
-    from obil.estimators.table_fit import class_place
-
-    names = model.classes_.tolist()
-    parts = [part.rpartition("=") for part in text.split(",")]
-    try:
-        shares = [float(share) for _, _, share in parts]
-    except ValueError:
-        raise InvalidInputError(f"--prior must be a number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}") from None
-    if all(equals for _, equals, _ in parts):
-        return dict(
-            zip([names[class_place(name.strip(), model.classes_)] for name, _, _ in parts], shares, strict=True)
-        )
-    if len(parts) > 1 or len(names) > 2:
-        raise InvalidInputError(f"--prior must name the share of each of {names!r:.200}, got {text!r:.40}")
-    share = shares[0]
-    if not 0.0 < share < 1.0:
-        raise InvalidInputError(f"--prior must lie between 0 and 1, got {text!r:.40}")
-    return 1.0 - share if positive == names[0] else share
 
 
 def _types(model: "RatioModel", keep: Sequence[str]) -> "dict[str, ColumnType]":

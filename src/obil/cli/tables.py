@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +16,8 @@ from obil.cli.common import print_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from obil.arrays import FloatArray, IntArray
+    from obil.arrays import IntArray
     from obil.model.ratio_model import RatioModel
-    from obil.model.scorers import Scorer
 
 Target = Annotated[str, typer.Option("--target", help="Column that holds the labels.", show_default=False)]
 
@@ -57,9 +56,30 @@ def load_model(folder: Path, trust: Sequence[str] | None) -> "RatioModel":
     return load(folder, trusted=trust or ())
 
 
-def guarded(model: "RatioModel") -> "RatioModel":
-    """Return the model with a scorer whose errors are input errors: what a foreign estimator raises is anything."""
-    return replace(model, scorer=_GuardedScorer(model.scorer))
+def stated_prior(text: str, model: "RatioModel", positive: Any) -> Any:
+    """Return the prior that `--prior` states: `.02` of the positive class, or `a=.7,b=.2,c=.1`."""
+    from obil.errors import InvalidInputError
+    from obil.estimators.table_fit import class_place
+
+    names = model.classes_.tolist()
+    parts = [part.rpartition("=") for part in text.split(",")]
+    try:
+        shares = [float(share) for _, _, share in parts]
+    except ValueError:
+        raise InvalidInputError(f"--prior must be a number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}") from None
+    if all(equals for _, equals, _ in parts):
+        return dict(
+            zip([names[class_place(name.strip(), model.classes_)] for name, _, _ in parts], shares, strict=True)
+        )
+    if len(parts) > 1 and len(names) == 2:
+        raise InvalidInputError(f"--prior must be one number such as .02, or a=.7,b=.3, got {text!r:.40}")
+    if len(names) > 2:
+        example = ",".join(f"{name}={1 / len(names):.2g}" for name in names)
+        raise InvalidInputError(f"--prior must name the share of each class, {example:.200}; got {text!r:.40}")
+    share = shares[0]
+    if not 0.0 < share < 1.0:
+        raise InvalidInputError(f"--prior must lie between 0 and 1, got {text!r:.40}")
+    return 1.0 - share if positive == names[0] else share
 
 
 def read_for_model(
@@ -181,28 +201,6 @@ def working(message: str) -> Iterator[None]:
 
     with Console(stderr=True).status(message):
         yield
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _GuardedScorer:
-    inner: "Scorer"
-
-    @property
-    def n_features(self) -> int | None:
-        return self.inner.n_features
-
-    def scores(self, X: Any) -> "FloatArray":
-        from obil.errors import InvalidInputError, ObilError
-
-        try:
-            return self.inner.scores(X)
-        except ObilError:
-            raise
-        except Exception as error:
-            reason = (str(error).splitlines() or [""])[0]
-            raise InvalidInputError(
-                f"the model cannot score these rows: {type(error).__name__}: {reason:.200}"
-            ) from None
 
 
 def _require_numbers(frame: "pd.DataFrame", names: Collection[str], table: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from obil.cli.common import AsJson, ModelFolder, Trust, one_line_errors, print_json
-from obil.cli.tables import Target, guarded, load_model, read_labelled, table_argument, working
+from obil.cli.tables import Target, load_model, read_labelled, table_argument, working
 
 REFUSED = 1  # exit code
 
@@ -25,7 +25,7 @@ def verify(
         fitted = load_model(model, trust)
         rows = read_labelled(holdout, fitted, target)
         with working(f"Judging {len(rows.labels):,} rows..."):
-            found = verified(guarded(fitted), rows.rows, fitted.classes_[rows.labels])
+            found = verified(fitted, rows.rows, fitted.classes_[rows.labels])
         if as_json:
             print_json({"model": str(model), "unlabelled": rows.n_unlabelled} | found.to_json())
         else:

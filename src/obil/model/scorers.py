@@ -39,7 +39,13 @@ class EstimatorScorer:
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K)."""
-        output = np.asarray(getattr(self.estimator, self.method)(X), dtype=np.float64)
+        try:
+            output = np.asarray(getattr(self.estimator, self.method)(X), dtype=np.float64)
+        except Exception as error:  # a foreign estimator raises what it likes
+            reason = (str(error).splitlines() or [""])[0]
+            raise InvalidInputError(
+                f"the model cannot score these rows: {type(error).__name__}: {reason:.300}"
+            ) from error
         if self.method == "predict_proba":
             return scores_of_probabilities(output, self.training_prior, self.floor)
         return scores_of_margins(output, self.training_prior.size)

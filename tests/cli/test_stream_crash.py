@@ -1,0 +1,80 @@
+"""Killed with -9 at random moments and resumed each time, `obil stream` writes what it writes uninterrupted."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.test_stream import Launcher, draw_table, save_model
+
+N_ROWS = 20_000
+
+
+def rows_in(state: Path) -> int:
+    """Rows of the last state; the file must be whole at any moment."""
+    return int(json.loads(state.read_text())["online"]["rows"]) if state.exists() else -1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "n_kills"), [("file", 30), ("replayed pipe", 8)])
+def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, source: str, n_kills: int) -> None:
+    model, data = save_model(tmp_path / "model"), tmp_path / "in.csv"
+    draw_table(N_ROWS, 0.05, seed=1)[0].to_csv(data, index=False)
+    launcher = Launcher(model)
+
+    def start(out: str, every: int = 40) -> int:
+        """The same command every time; a pipe is given the table from its start, by and by."""
+        given = str(data) if source == "file" else "-"
+        args = ["stream", str(model), given, "--out", str(tmp_path / out), "--keep", "id"]
+        args += ["--checkpoint-every", str(every)]
+        if source == "file":
+            return launcher.start(args)
+        pipe = tmp_path / f"pipe{time.monotonic_ns()}"
+        os.mkfifo(pipe)
+        threading.Thread(target=feed, args=(data, pipe), daemon=True).start()
+        return launcher.start(args, stdin=str(pipe))
+
+    out, state = tmp_path / "out.csv", tmp_path / "out.csv.state.json"
+    start("uninterrupted.csv", every=5_000)
+    assert launcher.wait() == 0
+    expected = (tmp_path / "uninterrupted.csv").read_bytes()
+    assert expected.count(b"\n") == N_ROWS + 1
+
+    rng = np.random.default_rng(8)
+    killed, advanced = 0, 0
+    while killed < n_kills:
+        before = rows_in(state)
+        pid = start("out.csv")
+        time.sleep(rng.uniform(0.0, 1.2))  # by then it loads the model, passes over rows, or decides
+        os.kill(pid, signal.SIGKILL)
+        if launcher.wait() == 0:  # a fast machine was done before: begin again
+            assert out.read_bytes() == expected
+            out.unlink()
+            state.unlink()
+            continue
+        killed += 1
+        advanced += rows_in(state) > before
+    start("out.csv")
+    assert launcher.wait() == 0
+    launcher.close()
+    assert out.read_bytes() == expected
+    assert advanced >= n_kills // 4  # or the kills would have tested nothing
+
+
+def feed(data: Path, pipe: Path) -> None:
+    """Write a table to a pipe in pieces of odd sizes, until its reader is killed."""
+    rest = data.read_bytes()
+    rng = np.random.default_rng()  # how the pieces fall must not matter
+    try:
+        with pipe.open("wb", buffering=0) as writer:
+            while rest:
+                size = int(rng.integers(1, 20_000))
+                writer.write(rest[:size])
+                rest = rest[size:]
+    except BrokenPipeError:
+        pass
