@@ -105,7 +105,8 @@ def _cost(cell: Cell, settings: Settings) -> dict[str, Any]:
     truth = SCENARIOS["jump"](settings["n_rows"])
     stream = classes.draw(truth, random_state=cell["seed"])
     labelled = classes.draw(
-        np.full(cell["rows"], settings["labelled_prior"]), random_state=np.random.default_rng([LABELLED_SEED, cell["seed"]])
+        np.full(cell["rows"], settings["labelled_prior"]),
+        random_state=np.random.default_rng([LABELLED_SEED, cell["seed"]]),
     )
     bias = np.array([0.0, settings["bias"]])
     exact = _tracked(stream.log_ratios, settings)

@@ -116,11 +116,16 @@ def calibrator_from_arrays(arrays: Mapping[str, FloatArray], *, n_classes: int) 
         raise InvalidInputError("a calibrator's numbers must be finite")
     if set(arrays) == {"slopes", "offsets", "axes"}:
         slopes, offsets, axes = arrays["slopes"], arrays["offsets"], arrays["axes"]
-        if slopes.shape == offsets.shape == (n_classes,) and axes.ndim == 3 and axes.shape[1:] == (2, n_classes):
+        fits = slopes.shape == offsets.shape == (n_classes,) and axes.ndim == 3 and axes.shape[1:] == (2, n_classes)
+        if fits and (slopes <= 0.0).any():
+            raise InvalidInputError(f"a calibrator's slopes must be positive, got {slopes.tolist()}")
+        if fits:
             return LinearCalibrator(slopes, offsets, axes)
     elif set(arrays) == {"knots", "values", "tail_slope", "copies"}:
         knots, values, copies = arrays["knots"], arrays["values"], arrays["copies"]
         shapes_fit = n_classes == 2 and knots.ndim == 1 and knots.size >= 1 and knots.shape == values.shape
+        if shapes_fit and ((np.diff(knots) <= 0.0).any() or (np.diff(values) <= 0.0).any()):
+            raise InvalidInputError("a calibrator's knots and values must increase")
         if shapes_fit and copies.ndim == 2 and copies.shape[1] == knots.size and arrays["tail_slope"].size == 1:
             return MonotoneCalibrator(knots, values, float(arrays["tail_slope"][0]), copies)
     shapes = {name: values.shape for name, values in arrays.items()}

@@ -1,14 +1,19 @@
 """Write and read a scikit-learn estimator without pickle, by an exact list of types."""
 
+import re
 from collections.abc import Collection
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, ZipInfo
 
 from obil.errors import ModelFileError
 
+SCHEMA = "schema.json"
 # What scikit-learn's and imbalanced-learn's own classifiers hold beside what skops trusts by itself.
 ALLOWED_TYPES = frozenset(
     {
+        "functools.partial",  # boosters with categories; skops asks for the function inside it by its own name
         "imblearn.combine._smote_enn.SMOTEENN",
         "imblearn.combine._smote_tomek.SMOTETomek",
         "imblearn.ensemble._bagging.BalancedBaggingClassifier",
@@ -39,13 +44,33 @@ ALLOWED_TYPES = frozenset(
 
 
 def write_estimator(estimator: Any, path: Path) -> None:
-    """Write a fitted estimator; refuse one that could not be read back."""
+    """Write a fitted estimator, the same bytes each time; refuse one that could not be read back."""
     from skops import io  # noqa: PLC0415  # brings scikit-learn with it
 
     try:
-        io.dump(estimator, path)
+        written = io.dumps(estimator)
     except Exception as error:
         raise ModelFileError(f"{type(estimator).__name__} cannot be saved without pickle: {error}") from None
+    _write_steadily(written, path)
+
+
+def _write_steadily(written: bytes, path: Path) -> None:
+    """Rewrite a skops archive without dates, its objects numbered by appearance instead of memory address."""
+    numbers: dict[str, int] = {}
+
+    def number(address: str) -> str:
+        return str(numbers.setdefault(address, len(numbers) + 1))
+
+    with ZipFile(BytesIO(written)) as source:
+        schema = source.read(SCHEMA).decode()
+        contents = {name: source.read(name) for name in source.namelist() if name != SCHEMA}
+    schema = re.sub(r'("__id__": )(\d+)', lambda found: found[1] + number(found[2]), schema)
+    schema = re.sub(r'("file": ")(\d+)(\.\w+")', lambda found: found[1] + number(found[2]) + found[3], schema)
+    renamed = {re.sub(r"^\d+", lambda found: number(found[0]), name): content for name, content in contents.items()}
+    with ZipFile(path, "w") as target:
+        for name in sorted(renamed):
+            target.writestr(ZipInfo(name), renamed[name])
+        target.writestr(ZipInfo(SCHEMA), schema)
 
 
 def read_estimator(path: Path, *, trusted: Collection[str] = ()) -> Any:

@@ -38,7 +38,7 @@ def save(model: Any, folder: str | os.PathLike[str]) -> None:
     """
     fitted = as_ratio_model(model)
     target = Path(folder)
-    if target.exists() and not (target / MANIFEST).is_file() and (not target.is_dir() or any(target.iterdir())):
+    if target.exists() and not _holds_a_model(target) and (not target.is_dir() or any(target.iterdir())):
         raise ModelFileError(f"{target} exists and is not a model folder: name another, or remove it first")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -192,6 +192,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if _sha256(folder / name) != digest:
             raise ModelFileError(f"{folder / name} was changed or cut short since it was saved")
     return manifest
+
+
+def _holds_a_model(folder: Path) -> bool:
+    """Tell our model folders from others that hold a file of the same name."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("kind") == "ratio_model"
 
 
 def _require_listed_files(manifest: Mapping[str, Any]) -> None:

@@ -55,6 +55,7 @@ def fit_linear(
 ) -> LinearCalibrator:
     """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector)."""
     n_classes = scores.shape[1]
+    weights = as_counts(weights)
     free = n_classes - 1
     n_slopes = free if method == "vector" else 1
     n_offsets = 0 if method == "temperature" else free
@@ -102,14 +103,27 @@ def fit_linear(
     covariance = np.linalg.inv(hessian)
     if n_offsets:
         # the class counts are what they are: their sampling noise is no part of the ratio's
-        per_class = np.bincount(labels, weights=weights, minlength=n_classes) ** 2 / np.bincount(
-            labels, weights=weights**2, minlength=n_classes
-        )
+        per_class = np.bincount(labels, weights=weights, minlength=n_classes)
         covariance[n_slopes:, n_slopes:] -= np.diag(1.0 / per_class[1:]) + 1.0 / per_class[0]
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
     deviations = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T  # (A, parameters)
     axes = np.stack([deviations @ to_slopes.T, deviations @ to_offsets.T], axis=1)
     return LinearCalibrator(np.maximum(slopes, SMALLEST_SLOPE), to_offsets @ theta, axes)
+
+
+def as_counts(weights: FloatArray) -> FloatArray:
+    """Return weights that add up to the number of rows they are worth.
+
+    Whole-number weights count rows, as in scikit-learn. Others describe a population: only their
+    proportions matter, and they are worth (sum w)^2 / sum w^2 rows.
+
+    >>> as_counts(np.array([1.0, 3.0])), as_counts(np.array([0.5, 0.5]))
+    (array([1., 3.]), array([1., 1.]))
+    """
+    if np.array_equal(weights, np.round(weights)):
+        return weights
+    counts: FloatArray = weights * (weights.sum() / (weights**2).sum())
+    return counts
 
 
 def _curvature(

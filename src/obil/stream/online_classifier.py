@@ -178,12 +178,11 @@ class OnlineClassifier:
         if positive is not None and (type(positive) is not int or not 0 <= positive < fitted.n_classes):
             raise InvalidStateError(f"the positive class is a number below {fitted.n_classes}, got {positive!r:.20}")
         try:
-            policy = policy_from_json(state["policy"])
             tracker = restore_tracker(state["tracker"])
+            label = None if positive is None else fitted.classes_.tolist()[positive]
+            online = cls(model, policy=policy_from_json(state["policy"]), positive=label)
         except (KeyError, InvalidInputError) as error:
             raise InvalidStateError(f"this state is damaged: {error}") from None
-        label = None if positive is None else fitted.classes_[positive]
-        online = cls(model, policy=policy, positive=label)
         if tracker.n_classes != fitted.n_classes:
             raise InvalidStateError(f"the tracker has {tracker.n_classes} classes, the model {fitted.n_classes}")
         online._tracker, online._rows = tracker, rows

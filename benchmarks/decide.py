@@ -1,0 +1,54 @@
+"""Time what deciding a row adds to scoring it, against scoring one row with a small network."""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+
+from obil.data.gaussian_stream import GaussianClasses
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.policy import FBetaPolicy
+from obil.prior import BayesBank
+from obil.stream.online_classifier import OnlineClassifier
+
+
+def measure(settings: dict[str, Any]) -> dict[str, float]:
+    """Return microseconds a row, each the fastest of a few runs taken in turns, and their ratios."""
+    n_rows = settings["n_rows"]
+    classes = GaussianClasses.spread(settings["separation"], n_features=settings["n_features"])
+    training = classes.draw(np.full(settings["training_rows"], settings["prior"]), random_state=0)
+    rows = classes.draw(np.full(n_rows, settings["prior"]), random_state=1)
+    network = MLPClassifier([128, 64, 32], max_iter=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its speed does not depend on how well it learned
+        model = RatioClassifier(network, cv=2, random_state=0).fit(training.features, training.labels)
+        network.fit(training.features, training.labels)
+    scored = RatioClassifier.from_scores(training.log_ratios[:, 1], training.labels, kind="margin")
+    online = OnlineClassifier(model, tracker=BayesBank())
+    by_table = OnlineClassifier(model, tracker=BayesBank(), policy=FBetaPolicy())
+    from_scores = OnlineClassifier(scored, tracker=BayesBank())
+    single_rows = [row[None] for row in rows.features]
+    works: dict[str, Callable[[], object]] = {
+        "mlp_row": lambda: [network.predict_proba(row) for row in single_rows],
+        "bookkeeping": lambda: [online._decide_row(ratios, None) for ratios in rows.log_ratios],
+        "bookkeeping_fbeta": lambda: [by_table._decide_row(ratios, None) for ratios in rows.log_ratios],
+        "decide": lambda: [online.decide(row) for row in rows.features],
+        "decide_from_scores": lambda: [from_scores.decide(score) for score in rows.log_ratios[:, 1]],
+        "decide_many": lambda: online.decide_many(rows.features),
+    }
+    fastest = dict.fromkeys(works, np.inf)
+    for _ in range(settings["repeats"]):  # in turns, so that a slow moment of the machine hits all alike
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            fastest[name] = min(fastest[name], (time.perf_counter() - started) * 1e6 / n_rows)
+    return {
+        "bookkeeping_over_mlp_row": fastest["bookkeeping"] / fastest["mlp_row"],
+        "bookkeeping_fbeta_over_mlp_row": fastest["bookkeeping_fbeta"] / fastest["mlp_row"],
+        "decide_over_mlp_row": fastest["decide"] / fastest["mlp_row"],
+        "decide_from_scores_over_mlp_row": fastest["decide_from_scores"] / fastest["mlp_row"],
+    } | {f"{name}_microseconds": value for name, value in fastest.items()}

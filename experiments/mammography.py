@@ -1,0 +1,132 @@
+"""Wrap plain, weighted and resampled models and ask held-out rows of mammography whether the ratios agree.
+
+Whatever balance a model was trained at, `RatioClassifier` has to divide it out: recalibrating the held-out
+rows should change nothing (offset 0, slope 1), and the bank should find the priors of shifted streams.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from imblearn.over_sampling import SMOTE
+from imblearn.pipeline import make_pipeline as make_resampling_pipeline
+from imblearn.under_sampling import RandomUnderSampler
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from experiments.markdown import markdown_table
+from experiments.runner import Cell, Settings
+from obil.arrays import FloatArray
+from obil.data.named_sets import NamedSet, load_named
+from obil.data.shift_protocol import shifted_streams
+from obil.data.splits import stratified_split
+from obil.errors import InvalidInputError
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.prior import BayesBank
+from obil.prior.passes import estimate_from_rows
+from obil.ratio.calibrate import fit_linear
+
+NAME = "mammography"
+MODELS: dict[str, Callable[[int], Any]] = {
+    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression()),  # noqa: ARG005
+    "logistic, balanced": lambda seed: make_pipeline(  # noqa: ARG005
+        StandardScaler(), LogisticRegression(class_weight="balanced")
+    ),
+    "logistic, SMOTE": lambda seed: make_resampling_pipeline(
+        StandardScaler(), SMOTE(random_state=seed), LogisticRegression()
+    ),
+    "logistic, undersampled": lambda seed: make_resampling_pipeline(
+        StandardScaler(), RandomUnderSampler(random_state=seed), LogisticRegression()
+    ),
+    "boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
+    "boosting, SMOTE": lambda seed: make_resampling_pipeline(
+        SMOTE(random_state=seed), HistGradientBoostingClassifier(random_state=seed)
+    ),
+    "boosting, undersampled": lambda seed: make_resampling_pipeline(
+        RandomUnderSampler(random_state=seed), HistGradientBoostingClassifier(random_state=seed)
+    ),
+    "forest": lambda seed: RandomForestClassifier(random_state=seed),
+    "linear SVC": lambda seed: make_pipeline(StandardScaler(), LinearSVC(random_state=seed)),
+}
+
+
+def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experiment has it
+    """Return why this experiment cannot run here, or None."""
+    try:
+        _data()
+    except InvalidInputError as error:
+        return str(error)
+    return None
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """List the work: one model on one split."""
+    return [{"model": model, "split": split} for split in range(settings["splits"]) for model in MODELS]
+
+
+def run(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Fit one model on one split; recalibrate its held-out rows and track the prior of shifted streams."""
+    data, seed = _data(), cell["split"]
+    rows, labels = data.features.to_numpy(), data.labels.astype(np.int64)
+    split = stratified_split(labels, test_share=settings["test_share"], random_state=seed, rows=rows)
+    model = RatioClassifier(MODELS[cell["model"]](seed), random_state=seed).fit(rows[split.train], labels[split.train])
+    log_ratios, held_out = model.log_ratios(rows[split.test]), labels[split.test]
+    again = fit_linear(log_ratios, held_out, np.ones(len(held_out)), slope_sd=None)
+    result: dict[str, Any] = {"offset": float(again.offsets[1]), "slope": float(again.slopes[1])}
+    for factor in settings["factors"]:
+        tracked, batch = [], []
+        for stream in shifted_streams(
+            held_out,
+            train_prior=model.prior_,
+            factors=[factor],
+            n_draws=settings["draws"],
+            n_rows=settings["n_rows"],
+            random_state=seed,
+        ):
+            arriving = log_ratios[stream.rows]
+            tracked.append(_second_half(BayesBank(model.prior_).update_many(arriving)) / stream.prior)
+            batch.append(float(estimate_from_rows(arriving).prior[1]) / stream.prior)
+        result[f"tracked.{factor}"], result[f"batch.{factor}"] = float(np.mean(tracked)), float(np.mean(batch))
+    return result
+
+
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+    """Name the means over splits, and their standard deviations from split to split."""
+    found: dict[str, float] = {}
+    for model in MODELS:
+        own = [result for cell, result in results if cell["model"] == model]
+        for measure in own[0]:
+            values = [result[measure] for result in own]
+            found[f"{measure}.{model}"] = float(np.mean(values))
+            found[f"sd.{measure}.{model}"] = float(np.std(values))
+    return found
+
+
+def table(figures: dict[str, float], settings: Settings) -> str:
+    """Write the figures as Markdown."""
+    head = (
+        f"**Mammography, held-out rows**, means over {settings['splits']} splits (in brackets: standard deviation from "
+        "split to split). Offset and slope: what recalibrating the held-out rows would still change. Prior: what the "
+        f"bank says over the second half of {settings['n_rows']:,} rows drawn at another imbalance, over the truth.\n"
+    )
+    columns = {"offset": "offset", "slope": "slope"} | {
+        f"tracked.{factor}": f"prior / truth at {factor:g} Qp" for factor in settings["factors"]
+    }
+    rows = [
+        [model, *(f"{figures[f'{key}.{model}']:.2f} ({figures[f'sd.{key}.{model}']:.2f})" for key in columns)]
+        for model in MODELS
+    ]
+    return head + "\n" + markdown_table(["model", *columns.values()], rows)
+
+
+def _second_half(priors: FloatArray) -> float:
+    return float(priors[len(priors) // 2 :, 1].mean())
+
+
+@lru_cache(maxsize=1)
+def _data() -> NamedSet:
+    return load_named(NAME)
