@@ -26,11 +26,14 @@ from obil.data.shift_protocol import shifted_streams
 from obil.data.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
+from obil.model.ratio_model import RatioModel
 from obil.prior import BayesBank
 from obil.prior.passes import estimate_from_rows
-from obil.ratio.calibrate import fit_linear
+from obil.ratio.calibrate import fit_calibrator
+from obil.ratio.linear import SLOPE_SD, fit_linear
 
 NAME = "mammography"
+CALIBRATIONS = ("affine", "spline")
 MODELS: dict[str, Callable[[int], Any]] = {
     "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression()),  # noqa: ARG005
     "logistic, balanced": lambda seed: make_pipeline(  # noqa: ARG005
@@ -74,24 +77,43 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     rows, labels = data.features.to_numpy(), data.labels.astype(np.int64)
     split = stratified_split(labels, test_share=settings["test_share"], random_state=seed, rows=rows)
     model = RatioClassifier(MODELS[cell["model"]](seed), random_state=seed).fit(rows[split.train], labels[split.train])
-    log_ratios, held_out = model.log_ratios(rows[split.test]), labels[split.test]
-    again = fit_linear(log_ratios, held_out, np.ones(len(held_out)), slope_sd=None)
-    result: dict[str, Any] = {"offset": float(again.offsets[1]), "slope": float(again.slopes[1])}
-    for factor in settings["factors"]:
-        tracked, batch = [], []
-        for stream in shifted_streams(
-            held_out,
-            train_prior=model.prior_,
-            factors=[factor],
-            n_draws=settings["draws"],
-            n_rows=settings["n_rows"],
-            random_state=seed,
-        ):
-            arriving = log_ratios[stream.rows]
-            tracked.append(_second_half(BayesBank(model.prior_).update_many(arriving)) / stream.prior)
-            batch.append(float(estimate_from_rows(arriving).prior[1]) / stream.prior)
-        result[f"tracked.{factor}"], result[f"batch.{factor}"] = float(np.mean(tracked)), float(np.mean(batch))
+    held_out = labels[split.test]
+    result: dict[str, Any] = {}
+    for calibration in CALIBRATIONS:
+        log_ratios = _recalibrated(model, calibration).log_ratios(rows[split.test])
+        again = fit_linear(log_ratios, held_out, np.ones(len(held_out)), slope_sd=None)
+        result[f"{calibration}.offset"], result[f"{calibration}.slope"] = (
+            float(again.offsets[1]),
+            float(again.slopes[1]),
+        )
+        for factor in settings["factors"]:
+            tracked, batch = [], []
+            for stream in shifted_streams(
+                held_out,
+                train_prior=model.prior_,
+                factors=[factor],
+                n_draws=settings["draws"],
+                n_rows=settings["n_rows"],
+                random_state=seed,
+            ):
+                arriving = log_ratios[stream.rows]
+                tracked.append(_second_half(BayesBank(model.prior_).update_many(arriving)) / stream.prior)
+                batch.append(float(estimate_from_rows(arriving).prior[1]) / stream.prior)
+            result[f"{calibration}.tracked.{factor}"] = float(np.mean(tracked))
+            result[f"{calibration}.batch.{factor}"] = float(np.mean(batch))
     return result
+
+
+def _recalibrated(model: RatioClassifier, calibration: str) -> RatioModel:
+    """Return the fitted model with another kind of calibrator, fitted on the same honest rows."""
+    fitted = model.model_
+    honest = fitted.holdout_
+    scores = fitted.calibrator.invert(honest.log_ratios)
+    slope_sd = SLOPE_SD if getattr(fitted.scorer, "method", "") == "predict_proba" else None
+    calibrator = fit_calibrator(
+        scores, honest.labels, honest.weights, method=calibration, slope_sd=slope_sd, random_state=0
+    )
+    return fitted.recalibrated(calibrator, honest)
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
@@ -113,14 +135,18 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         "split to split). Offset and slope: what recalibrating the held-out rows would still change. Prior: what the "
         f"bank says over the second half of {settings['n_rows']:,} rows drawn at another imbalance, over the truth.\n"
     )
-    columns = {"offset": "offset", "slope": "slope"} | {
+    measures = {"offset": "offset", "slope": "slope"} | {
         f"tracked.{factor}": f"prior / truth at {factor:g} Qp" for factor in settings["factors"]
     }
-    rows = [
-        [model, *(f"{figures[f'{key}.{model}']:.2f} ({figures[f'sd.{key}.{model}']:.2f})" for key in columns)]
-        for model in MODELS
-    ]
-    return head + "\n" + markdown_table(["model", *columns.values()], rows)
+    parts = [head]
+    for calibration in CALIBRATIONS:
+        keys = [f"{calibration}.{measure}" for measure in measures]
+        rows = [
+            [model, *(f"{figures[f'{key}.{model}']:.2f} ({figures[f'sd.{key}.{model}']:.2f})" for key in keys)]
+            for model in MODELS
+        ]
+        parts.append(f"Calibration `{calibration}`:\n\n" + markdown_table(["model", *measures.values()], rows))
+    return "\n".join(parts)
 
 
 def _second_half(priors: FloatArray) -> float:

@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from obil.data.gaussian_stream import GaussianClasses, Stream
 from obil.errors import InvalidInputError
 from obil.model.calibrators import LinearCalibrator, MonotoneCalibrator
-from obil.ratio.calibrate import CALIBRATIONS, fit_calibrator, fit_linear
+from obil.ratio.calibrate import CALIBRATIONS, fit_calibrator
+from obil.ratio.linear import fit_linear
 
 TRIANGLE = GaussianClasses(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]]), np.eye(2))
 
@@ -189,4 +190,37 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
         fit_calibrator(scores, np.zeros(4, dtype=np.int64), np.ones(4))
     with pytest.raises(InvalidInputError, match="two classes"):
         fit_calibrator(np.zeros((4, 3)), labels, np.ones(4), method="isotonic")
-    assert set(CALIBRATIONS) == {"affine", "temperature", "vector", "isotonic"}
+    assert set(CALIBRATIONS) == {"affine", "temperature", "vector", "spline", "isotonic"}
+
+
+def test_a_spline_follows_a_bend_that_a_line_cannot() -> None:
+    # seed 3: the score is the log ratio squeezed above 1; a line is off by more than .5 there, the spline is not
+    stream = GaussianClasses.pair(2.5).draw(np.full(40_000, 0.05), random_state=3)
+    truth = stream.log_ratios[:, 1]
+    bent = np.stack([np.zeros_like(truth), np.where(truth > 1.0, 1.0 + (truth - 1.0) / 4.0, truth)], axis=1)
+    ones = np.ones(len(truth))
+    spline = fit_calibrator(bent, stream.labels, ones, method="spline", slope_sd=None, random_state=0)
+    line = fit_calibrator(bent, stream.labels, ones, method="affine", slope_sd=None)
+    middle = (truth > -3.0) & (truth < 6.0)
+    error = {
+        name: float(np.sqrt(np.mean((fitted.apply(bent)[middle, 1] - truth[middle]) ** 2)))
+        for name, fitted in (("spline", spline), ("line", line))
+    }
+    assert error["spline"] < 0.35 < 2.0 * 0.35 < error["line"]
+
+
+def test_a_spline_keeps_the_ranking_and_knows_its_uncertainty() -> None:
+    stream = GaussianClasses.pair(2.0).draw(np.full(3_000, 0.1), random_state=4)
+    fitted = fit_calibrator(stream.log_ratios, stream.labels, np.ones(3_000), method="spline", random_state=0)
+    grid = np.stack([np.zeros(400), np.linspace(-30.0, 30.0, 400)], axis=1)
+    mapped = fitted.apply(grid)[:, 1]
+    assert (np.diff(mapped) > 0.0).all()
+    np.testing.assert_allclose(fitted.invert(fitted.apply(grid))[:, 1], grid[:, 1], atol=1e-8)
+    spread = np.sqrt(fitted.variance_of(lambda moved: moved.apply(np.array([[0.0, 0.0], [0.0, 8.0]]))[:, 1]))
+    assert 0.02 < spread[0] < 0.5 < spread[1]  # sure where the rows are, unsure beyond them
+
+
+def test_curves_are_for_two_classes() -> None:
+    for method in ("spline", "isotonic"):
+        with pytest.raises(InvalidInputError, match="two classes"):
+            fit_calibrator(np.zeros((6, 3)), np.array([0, 1, 2, 0, 1, 2]), np.ones(6), method=method)

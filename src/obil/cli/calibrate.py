@@ -39,7 +39,8 @@ def calibrate(
         from obil.model.calibrators import LinearCalibrator
         from obil.model.files import save
         from obil.model.holdout import Holdout
-        from obil.ratio.calibrate import SLOPE_SD, fit_calibrator
+        from obil.ratio.calibrate import fit_calibrator
+        from obil.ratio.linear import SLOPE_SD
 
         written = out or model
         fitted = load_model(model, trust)

@@ -26,9 +26,10 @@ from obil.model.columns import ColumnEncoder
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, View, prior_of_classes
 from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
-from obil.ratio.calibrate import SLOPE_SD, fit_calibrator
+from obil.ratio.calibrate import fit_calibrator
 from obil.ratio.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
 from obil.ratio.folds import choose_splits, halved_features
+from obil.ratio.linear import SLOPE_SD
 
 N_VIEWS = 4
 
@@ -47,7 +48,7 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         Number of folds, a scikit-learn splitter, or (train, test) index pairs. A number keeps exact
         duplicates and `groups` on one side, and `time` in blocks.
     calibration
-        "affine" (offset and slope), "temperature", "vector" (K > 2) or "isotonic" (K = 2).
+        "affine" (offset and slope), "temperature", "vector" (K > 2), "spline" or "isotonic" (K = 2).
     views
         Also fit cheap members on feature subsets: other opinions on the same rows.
     n_jobs

@@ -1,22 +1,15 @@
-"""Fit calibrators on honest rows, by unweighted likelihood with the prior odds as a fixed offset."""
-
-from typing import Literal, TypeAlias
+"""Fit the calibrator that a name stands for."""
 
 import numpy as np
-from scipy.special import log_softmax
-from sklearn.isotonic import IsotonicRegression
 
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.model.calibrators import Calibrator, LinearCalibrator, MonotoneCalibrator
+from obil.model.calibrators import Calibrator
+from obil.ratio.isotonic import fit_isotonic
+from obil.ratio.linear import SLOPE_SD, fit_linear
+from obil.ratio.spline import fit_spline
 
-Calibration: TypeAlias = Literal["affine", "temperature", "vector", "isotonic"]
-CALIBRATIONS: tuple[str, ...] = ("affine", "temperature", "vector", "isotonic")
-
-# Scores that are already log odds rarely need more: on a few hundred rows this keeps the slope from being noise.
-SLOPE_SD = 0.15
-SMALLEST_SLOPE = 1e-3  # a score that ranks backwards is for the gate to refuse, not for a map to turn round
-N_COPIES = 20
+CALIBRATIONS = ("affine", "temperature", "vector", "spline", "isotonic")
 
 
 def fit_calibrator(
@@ -35,152 +28,12 @@ def fit_calibrator(
     of the information away. `slope_sd` is the sd of the slope around 1 before data; None leaves it free,
     for scores on no particular scale (margins).
     """
-    n_classes = scores.shape[1]
-    if method == "isotonic":
-        if n_classes != 2:
-            raise InvalidInputError(f"isotonic calibration is for two classes, got {n_classes}")
-        return _fit_isotonic(scores, labels, weights, np.random.default_rng(random_state))
     if method not in CALIBRATIONS:
         raise InvalidInputError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
+    if method in ("spline", "isotonic") and scores.shape[1] != 2:
+        raise InvalidInputError(f"{method} calibration is for two classes, got {scores.shape[1]}")
+    if method == "spline":
+        return fit_spline(scores, labels, weights, slope_sd=slope_sd, random_state=random_state)
+    if method == "isotonic":
+        return fit_isotonic(scores, labels, weights, np.random.default_rng(random_state))
     return fit_linear(scores, labels, weights, method=method, slope_sd=slope_sd)
-
-
-def fit_linear(
-    scores: FloatArray,
-    labels: IntArray,
-    weights: FloatArray,
-    *,
-    method: str = "affine",
-    slope_sd: float | None = SLOPE_SD,
-) -> LinearCalibrator:
-    """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector)."""
-    n_classes = scores.shape[1]
-    weights = as_counts(weights)
-    free = n_classes - 1
-    n_slopes = free if method == "vector" else 1
-    n_offsets = 0 if method == "temperature" else free
-    # theta = (slopes, offsets); to_slopes and to_offsets spread it over the classes
-    to_slopes = np.zeros((n_classes, n_slopes + n_offsets))
-    to_slopes[1:, :n_slopes] = np.eye(free) if method == "vector" else 1.0
-    to_offsets = np.zeros((n_classes, n_slopes + n_offsets))
-    if n_offsets:
-        to_offsets[1:, n_slopes:] = np.eye(free)
-    log_shares = np.log(_shares(labels, weights, n_classes))
-    mean = np.concatenate([np.ones(n_slopes), np.zeros(n_offsets)])
-    # without a prior on the slope a trace of one remains, so that separable rows do not send it to infinity
-    precision = np.concatenate([np.full(n_slopes, 1.0 / (slope_sd or 100.0) ** 2), np.full(n_offsets, 1e-6)])
-
-    def objective(theta: FloatArray) -> tuple[float, FloatArray]:
-        log_posterior = log_softmax(log_shares + scores * (to_slopes @ theta) + to_offsets @ theta, axis=1)
-        value = weights @ log_posterior[np.arange(len(labels)), labels]
-        return float(value - precision @ (theta - mean) ** 2 / 2.0), np.exp(log_posterior)
-
-    theta = mean.copy()
-    value, posterior = objective(theta)
-    hessian = np.diag(precision)
-    for _ in range(100):
-        gradient = -precision * (theta - mean)
-        hessian = np.diag(precision)
-        residual = -weights[:, None] * posterior  # (n, K)
-        residual[np.arange(len(labels)), labels] += weights
-        gradient += to_slopes.T @ (residual * scores).sum(axis=0) + to_offsets.T @ residual.sum(axis=0)
-        hessian += _curvature(scores, posterior, weights, to_slopes, to_offsets)
-        step = np.linalg.solve(hessian, gradient)
-        scale, gain = 1.0, -np.inf
-        while scale > 1e-8:
-            candidate, new_posterior = objective(theta + scale * step)
-            gain = candidate - value
-            if gain >= 0.0:
-                break
-            scale /= 2.0
-        if gain < 0.0:
-            break
-        theta, value, posterior = theta + scale * step, candidate, new_posterior
-        if float(np.abs(gradient @ step)) < 1e-10 * (1.0 + abs(value)):
-            break
-    slopes = to_slopes @ theta
-    slopes[0] = 1.0
-    covariance = np.linalg.inv(hessian)
-    if n_offsets:
-        # the class counts are what they are: their sampling noise is no part of the ratio's
-        per_class = np.bincount(labels, weights=weights, minlength=n_classes)
-        covariance[n_slopes:, n_slopes:] -= np.diag(1.0 / per_class[1:]) + 1.0 / per_class[0]
-    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
-    deviations = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T  # (A, parameters)
-    axes = np.stack([deviations @ to_slopes.T, deviations @ to_offsets.T], axis=1)
-    return LinearCalibrator(np.maximum(slopes, SMALLEST_SLOPE), to_offsets @ theta, axes)
-
-
-def as_counts(weights: FloatArray) -> FloatArray:
-    """Return weights that add up to the number of rows they are worth.
-
-    Whole-number weights count rows, as in scikit-learn. Others describe a population: only their
-    proportions matter, and they are worth (sum w)^2 / sum w^2 rows.
-
-    >>> as_counts(np.array([1.0, 3.0])), as_counts(np.array([0.5, 0.5]))
-    (array([1., 3.]), array([1., 1.]))
-    """
-    if np.array_equal(weights, np.round(weights)):
-        return weights
-    counts: FloatArray = weights * (weights.sum() / (weights**2).sum())
-    return counts
-
-
-def _curvature(
-    scores: FloatArray, posterior: FloatArray, weights: FloatArray, to_slopes: FloatArray, to_offsets: FloatArray
-) -> FloatArray:
-    """Return the negative second derivative of the log-likelihood in the parameters."""
-    n_parameters = to_slopes.shape[1]
-    # the derivative of class k's logit is score_k * to_slopes[k] + to_offsets[k]
-    mean = (posterior * scores) @ to_slopes + posterior @ to_offsets  # (n, parameters)
-    total = np.zeros((n_parameters, n_parameters))
-    for k in range(1, scores.shape[1]):
-        derivative = scores[:, k : k + 1] * to_slopes[k] + to_offsets[k]
-        total += derivative.T @ (derivative * (weights * posterior[:, k])[:, None])
-    return total - mean.T @ (mean * weights[:, None])
-
-
-def _fit_isotonic(
-    scores: FloatArray, labels: IntArray, weights: FloatArray, rng: np.random.Generator
-) -> MonotoneCalibrator:
-    affine = fit_linear(scores, labels, weights, slope_sd=None)
-    tail_slope = float(affine.slopes[1])
-    raw = scores[:, 1]
-    knots, values = _isotonic_knots(raw, labels, weights)
-    copies = []
-    for _ in range(N_COPIES):
-        chosen = np.concatenate(
-            [rng.choice(members, members.size) for members in (np.flatnonzero(labels == k) for k in (0, 1))]
-        )
-        copy_knots, copy_values = _isotonic_knots(raw[chosen], labels[chosen], weights[chosen])
-        copy = MonotoneCalibrator(copy_knots, copy_values, tail_slope, np.empty((0, copy_knots.size)))
-        copies.append(copy.apply(np.stack([np.zeros_like(knots), knots], axis=1))[:, 1])
-    return MonotoneCalibrator(knots, values, tail_slope, np.array(copies))
-
-
-def _isotonic_knots(raw: FloatArray, labels: IntArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the centres of the blocks that pooling adjacent violators leaves, and their log ratios.
-
-    Joining the centres by lines makes the steps strictly increasing; half a row of each class is added to
-    a block, so that a block of one class has a finite ratio.
-    """
-    pooled = IsotonicRegression(out_of_bounds="clip").fit_transform(raw, labels == 1, sample_weight=weights)
-    shares = _shares(labels, weights, 2)
-    scale = len(raw) / weights.sum()
-    _, block = np.unique(pooled, return_inverse=True)
-    total = np.bincount(block, weights=weights) * scale
-    positive = np.bincount(block, weights=weights * (labels == 1)) * scale
-    centres = np.bincount(block, weights=weights * scale * raw) / total
-    values = np.log((positive + 0.5) / (total - positive + 0.5)) - np.log(shares[1] / shares[0])
-    # the added halves can turn two neighbours round: pool once more, by the size of the block
-    values = IsotonicRegression().fit_transform(centres, values, sample_weight=total)
-    kept = np.concatenate([[True], np.diff(values) > 1e-9]) & np.concatenate([[True], np.diff(centres) > 0.0])
-    return centres[kept], values[kept]
-
-
-def _shares(labels: IntArray, weights: FloatArray, n_classes: int) -> FloatArray:
-    totals = np.bincount(labels, weights=weights, minlength=n_classes)
-    if (totals <= 0.0).any():
-        raise InvalidInputError(f"calibration needs rows of every class, got weights {totals.tolist()}")
-    shares: FloatArray = totals / totals.sum()
-    return shares

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from obil.arrays import FloatArray
 from obil.model.calibrators import LinearCalibrator
 from obil.model.holdout import Holdout
-from obil.ratio.calibrate import fit_linear
+from obil.ratio.linear import fit_linear
 
 HELD_SLOPE_SD = 1e-4  # a slope this sure of 1 is held there
 
