@@ -113,7 +113,7 @@ def _recalibrated(model: RatioClassifier, calibration: str) -> RatioModel:
     calibrator = fit_calibrator(
         scores, honest.labels, honest.weights, method=calibration, slope_sd=slope_sd, random_state=0
     )
-    return fitted.recalibrated(calibrator, honest)
+    return fitted.recalibrated(calibrator, honest, calibration=calibration)
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001

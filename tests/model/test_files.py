@@ -97,7 +97,7 @@ def test_saving_twice_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
 def test_the_manifest_tells_no_time_and_names_every_file(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {
-        "format", "kind", "versions", "classes", "features", "columns", "scorer", "views", "files",
+        "format", "kind", "versions", "classes", "features", "columns", "calibration", "scorer", "views", "files",
     }  # fmt: skip
     assert set(manifest["files"]) == set(contents(folder)) - {"manifest.json"}
 
@@ -368,3 +368,25 @@ def test_serving_scores_loads_neither_scikit_learn_nor_pandas(tmp_path: Path) ->
         assert not heavy, heavy
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_files_beside_a_model_are_never_lost(tmp_path: Path) -> None:
+    model = RatioClassifier.from_scores([0.1, 0.2, 0.3, 0.7, 0.6, 0.8], [0, 0, 1, 0, 1, 1])
+    save(model, tmp_path / "model")
+    (tmp_path / "model" / "report.html").write_text("mine")
+    with pytest.raises(ModelFileError, match=r"report\.html"):
+        save(model, tmp_path / "model")
+    assert (tmp_path / "model" / "report.html").read_text() == "mine"
+    (tmp_path / "model" / "report.html").unlink()
+    (tmp_path / "current").symlink_to(tmp_path / "model")
+    save(model, tmp_path / "current")
+    assert (tmp_path / "current").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["current", "model"]
+
+
+def test_a_spline_comes_back_as_a_spline(tmp_path: Path) -> None:
+    rng = np.random.default_rng(9)
+    labels = rng.integers(2, size=400)
+    model = RatioClassifier.from_scores(labels + rng.normal(size=400), labels, kind="margin", calibration="spline")
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").calibration == "spline"

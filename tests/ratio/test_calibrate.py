@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from obil.arrays import FloatArray
 from obil.data.gaussian_stream import GaussianClasses, Stream
 from obil.errors import InvalidInputError
 from obil.model.calibrators import LinearCalibrator, MonotoneCalibrator
@@ -224,3 +225,23 @@ def test_curves_are_for_two_classes() -> None:
     for method in ("spline", "isotonic"):
         with pytest.raises(InvalidInputError, match="two classes"):
             fit_calibrator(np.zeros((6, 3)), np.array([0, 1, 2, 0, 1, 2]), np.ones(6), method=method)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e4, 1e8])
+@pytest.mark.parametrize("method", ["affine", "vector", "temperature", "spline", "isotonic"])
+def test_margins_mean_the_same_on_any_scale(scale: float, method: str) -> None:
+    stream = GaussianClasses.pair(2.0).draw(np.full(2_000, 0.1), random_state=5)
+    ones = np.ones(2_000)
+
+    def calibrated(factor: float) -> FloatArray:
+        scores = factor * stream.log_ratios
+        fitted = fit_calibrator(scores, stream.labels, ones, method=method, slope_sd=None, random_state=0)
+        return fitted.apply(scores)[:, 1]
+
+    np.testing.assert_allclose(calibrated(scale), calibrated(1.0), atol=2e-3)
+
+
+def test_a_score_that_ranks_backwards_is_flattened_around_no_evidence() -> None:
+    stream = GaussianClasses.pair(2.0).draw(np.full(2_000, 0.1), random_state=6)
+    fitted = fit_linear(-stream.log_ratios, stream.labels, np.ones(2_000), slope_sd=None)
+    assert np.abs(fitted.apply(-stream.log_ratios)).max() < 0.05

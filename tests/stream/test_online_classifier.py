@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from obil.bayes.costs import Costs, bayes_decision
 from obil.errors import ConcurrentUseError, InvalidInputError, InvalidStateError
@@ -524,3 +527,27 @@ def test_exact_ratios_are_what_the_model_gives() -> None:
     stream = pair_stream(200, 0.3, seed=5)
     ratios = PAIR.log_ratios(2.0 * stream.log_ratios[:, 1] + 1.0)
     assert np.abs(ratios - stream.log_ratios).max() < 0.9
+
+
+def test_a_mapping_of_numbers_and_words_is_scored_like_its_table() -> None:
+    rng = np.random.default_rng(7)
+    table = pd.DataFrame(
+        {"size": rng.normal(size=300), "ward": rng.choice(["a", "b"], 300), "visits": rng.integers(5, size=300)}
+    )
+    labels = (table["size"] + (table["ward"] == "b") + rng.normal(size=300) > 1.2).to_numpy()
+    words = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["ward"]), remainder="passthrough")
+    model = RatioClassifier(make_pipeline(words, LogisticRegression()), random_state=0).fit(table, labels)
+    for row in range(5):
+        online = OnlineClassifier(model)
+        expected = online.decide(table.iloc[[row]]).log_ratios
+        for form in (table.iloc[row].to_dict(), table.iloc[row]):
+            np.testing.assert_array_equal(OnlineClassifier(model).decide(form).log_ratios, expected)
+
+
+def test_costs_of_two_classes_are_refused_for_three_without_a_positive_one() -> None:
+    rng = np.random.default_rng(8)
+    labels = rng.integers(3, size=300)
+    model = RatioClassifier.from_scores(np.eye(3)[labels] + rng.normal(size=(300, 3)), labels, kind="margin")
+    with pytest.raises(InvalidInputError, match="positive="):
+        OnlineClassifier(model, costs=Costs(false_positive=1, false_negative=20))
+    assert OnlineClassifier(model, costs=Costs(false_positive=1, false_negative=20), positive=2).positive == 2

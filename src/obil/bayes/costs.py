@@ -43,7 +43,8 @@ class Costs:
     def from_matrix(cls, matrix: npt.ArrayLike, *, classes: Sequence[object] | None = None) -> "Costs":
         """Build costs for K classes from a matrix (rows: decided, columns: true).
 
-        `classes` names the rows and columns; without it they are in the model's own order.
+        `classes` names the rows and columns; without it they are in the model's own order, and those of two
+        classes are (negative, positive).
 
         >>> Costs.from_matrix([[0, 5, 9], [1, 0, 9], [1, 1, 0]]).n_classes
         3

@@ -27,7 +27,7 @@ def calibrate(
     out: Annotated[Path | None, typer.Option("--out", help="Model folder to write; the same one if not given.")] = None,
     calibration: Annotated[
         str | None,
-        typer.Option("--calibration", help="affine, temperature, vector or isotonic; as before if not given."),
+        typer.Option("--calibration", help="affine, temperature, vector, spline or isotonic; as before if not given."),
     ] = None,
     trust: Trust = None,
     as_json: AsJson = False,
@@ -47,7 +47,7 @@ def calibrate(
         require_folder_to_write(written)
         rows = read_labelled(labelled, fitted, target)
         scores = fitted.scores(rows.rows)
-        method = calibration or method_of(fitted.calibrator)
+        method = calibration or fitted.calibration
         calibrator = fit_calibrator(
             scores,
             rows.labels,
@@ -56,7 +56,8 @@ def calibrate(
             slope_sd=SLOPE_SD if _are_probabilities(fitted.scorer) else None,
             random_state=0,
         )
-        save(fitted.recalibrated(calibrator, Holdout.of(calibrator.apply(scores), rows.labels)), written)
+        honest = Holdout.of(calibrator.apply(scores), rows.labels)
+        save(fitted.recalibrated(calibrator, honest, calibration=method), written)
 
         maps = {"before": fitted.calibrator, "after": calibrator}
         if as_json:
@@ -78,17 +79,6 @@ def calibrate(
         show_table(title, ("", "slope", "offset"), [(name, *_figures(one)) for name, one in maps.items()])
         if fitted.view_members:
             typer.echo("Note: the views of the model were calibrated to the old rows and are left out.")
-
-
-def method_of(calibrator: "Calibrator") -> str:
-    """Return the method a calibrator was fitted by, as far as its form tells."""
-    from obil.model.calibrators import LinearCalibrator
-
-    if not isinstance(calibrator, LinearCalibrator):
-        return "isotonic"
-    if len(set(calibrator.slopes[1:].tolist())) > 1:
-        return "vector"
-    return "temperature" if calibrator.axes.size and not calibrator.axes[:, 1].any() else "affine"
 
 
 def _are_probabilities(scorer: "Scorer") -> bool:

@@ -46,7 +46,7 @@ def fit(
     ] = None,
     drop: Annotated[str | None, typer.Option("--drop", help="Columns to leave out: a,b.")] = None,
     calibration: Annotated[
-        str, typer.Option("--calibration", help="affine, temperature, vector (many classes) or isotonic (two).")
+        str, typer.Option("--calibration", help="affine, temperature, vector (many classes), spline or isotonic (two).")
     ] = "affine",
     views: Annotated[bool, typer.Option("--views", help="Also fit members on feature subsets.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the folds and of the model.")] = 0,

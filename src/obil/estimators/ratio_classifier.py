@@ -216,6 +216,7 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             encoder.names,
             encoder,
             fitted.view_members,
+            fitted.calibration,
         )
 
     def _check_targets(self, X: Any, y: Any, *, fits_features: bool = True) -> tuple[npt.NDArray[Any], IntArray]:
@@ -272,6 +273,7 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             holdout_=Holdout.of(calibrator.apply(scores), numbers, weights),
             feature_names=None if names is None else tuple(str(name) for name in names),
             view_members=views,
+            calibration=self.calibration,
         )
 
     def _fit_views(

@@ -217,12 +217,22 @@ def _why_not(values: "pd.Series[Any]", column: Column) -> str | None:
             f"column {column.name!r} must hold plain numbers or words, got {present.iloc[0]!r:.40}: "
             "take out the thousands marks, or drop the column"
         )
+    if _are_dates(present):
+        return "it holds dates, and those to come are not these (--time uses them to order the rows)"
     distinct = present.nunique()
     if distinct == len(present) and distinct > 1:
         return "its words are all different, as ids are"
     if distinct > MOST_LEVELS and 2 * distinct > len(present):
         return f"it holds {distinct} different words in {len(present)} rows"
     return None
+
+
+def _are_dates(values: "pd.Series[Any]") -> bool:
+    try:
+        as_times(values)
+    except InvalidInputError:
+        return False
+    return True
 
 
 def _is_number(text: str) -> bool:

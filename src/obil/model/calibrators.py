@@ -126,6 +126,8 @@ def calibrator_from_arrays(arrays: Mapping[str, FloatArray], *, n_classes: int) 
         shapes_fit = n_classes == 2 and knots.ndim == 1 and knots.size >= 1 and knots.shape == values.shape
         if shapes_fit and ((np.diff(knots) <= 0.0).any() or (np.diff(values) <= 0.0).any()):
             raise InvalidInputError("a calibrator's knots and values must increase")
+        if shapes_fit and not float(arrays["tail_slope"].ravel()[0]) > 0.0:
+            raise InvalidInputError("a calibrator's tail slope must be positive")
         if shapes_fit and copies.ndim == 2 and copies.shape[1] == knots.size and arrays["tail_slope"].size == 1:
             return MonotoneCalibrator(knots, values, float(arrays["tail_slope"][0]), copies)
     shapes = {name: values.shape for name, values in arrays.items()}

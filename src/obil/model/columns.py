@@ -109,7 +109,9 @@ def _encode(column: Column, values: Any) -> FloatArray:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and np.isnan(value)) or value == ""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas', without importing it
+        return True
+    return bool(np.isnan(value)) if isinstance(value, float | np.floating) else value == ""
 
 
 def _as_number(value: Any) -> float | None:

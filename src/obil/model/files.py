@@ -37,9 +37,8 @@ def save(model: Any, folder: str | os.PathLike[str]) -> None:
     An older model at the same place is replaced; anything else that is there is left alone.
     """
     fitted = as_ratio_model(model)
-    target = Path(folder)
-    if target.exists() and not _holds_a_model(target) and (not target.is_dir() or any(target.iterdir())):
-        raise ModelFileError(f"{target} exists and is not a model folder: name another, or remove it first")
+    target = Path(folder).resolve()
+    _require_replaceable(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -48,17 +47,44 @@ def save(model: Any, folder: str | os.PathLike[str]) -> None:
     try:
         _write(fitted, staging)
         staging.chmod(0o755)
-        if target.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-            target.rename(old / "model")
-            staging.rename(target)
-            shutil.rmtree(old)
-        else:
-            staging.rename(target)
+        _put_in_place(staging, target)
     except OSError as error:
         raise ModelFileError(f"cannot write {target}: {error.strerror}") from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _require_replaceable(target: Path) -> None:
+    """Refuse a place where something other than a model, or anything beside its files, would be lost."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    try:
+        manifest = json.loads((target / MANIFEST).read_text(encoding="utf-8"))
+        ours = {MANIFEST, *manifest["files"]} if manifest["kind"] == "ratio_model" else set()
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        ours = set()
+    if not ours:
+        raise ModelFileError(f"{target} exists and is not a model folder: name another, or remove it first")
+    foreign = sorted(path.name for path in target.iterdir() if path.name not in ours)
+    if foreign:
+        raise ModelFileError(f"{target} also holds {foreign[0]!r:.60}, which would be lost: move it, or name another")
+
+
+def _put_in_place(staging: Path, target: Path) -> None:
+    """Rename the new folder to its place; if that fails, the old one is put back."""
+    if not target.exists():
+        staging.rename(target)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    try:
+        target.rename(aside / "model")
+        try:
+            staging.rename(target)
+        except OSError:
+            (aside / "model").rename(target)
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> RatioModel:
@@ -69,12 +95,12 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
     """
     source = Path(folder)
     manifest = _read_manifest(source)
-    _require_listed_files(manifest)
     try:
         arrays = load_file(source / TENSORS)
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ModelFileError(f"{source / TENSORS} is damaged: {error}") from None
     try:
+        _require_listed_files(manifest)
         return _build(manifest, arrays, source, trusted)
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError, ValueError) as error:
         if isinstance(error, ModelFileError):
@@ -106,6 +132,7 @@ def _write(model: RatioModel, folder: Path) -> None:
         "classes": model.classes_.tolist(),
         "features": None if model.feature_names is None else list(model.feature_names),
         "columns": None if model.encoder is None else model.encoder.to_json(),
+        "calibration": model.calibration,
         "scorer": scorer,
         "views": views,
         "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
@@ -141,20 +168,30 @@ def _build(
         for number, view in enumerate(manifest["views"])
     )
     names = manifest["features"]
+    scorer = _read_scorer(manifest["scorer"], folder, n_classes, trusted)
+    holdout = Holdout.of(arrays["holdout.log_ratios"], arrays["holdout.labels"], arrays["holdout.weights"])
+    if holdout.n_classes != n_classes:
+        raise ModelFileError(f"the held-out rows are of {holdout.n_classes} classes, the model of {n_classes}")
+    encoder = None if manifest["columns"] is None else ColumnEncoder.from_json(manifest["columns"])
+    if encoder is not None and scorer.n_features not in (None, len(encoder.columns)):
+        raise ModelFileError(f"the model takes {scorer.n_features} features, its columns are {len(encoder.columns)}")
     return RatioModel(
-        scorer=_read_scorer(manifest["scorer"], folder, n_classes, trusted),
+        scorer=scorer,
         calibrator=_read_calibrator("calibrator", arrays, n_classes),
         classes_=classes,
         prior_=as_prior(arrays["prior"], n_classes=n_classes),
-        holdout_=Holdout.of(arrays["holdout.log_ratios"], arrays["holdout.labels"], arrays["holdout.weights"]),
+        holdout_=holdout,
         feature_names=None if names is None else tuple(str(name) for name in names),
-        encoder=None if manifest["columns"] is None else ColumnEncoder.from_json(manifest["columns"]),
+        encoder=encoder,
         view_members=views,
+        calibration=str(manifest.get("calibration", "affine")),
     )
 
 
 def _read_scorer(saved: Mapping[str, Any], folder: Path, n_classes: int, trusted: Collection[str]) -> Scorer:
     prior, floor = as_prior(saved["training_prior"], n_classes=n_classes), float(saved["floor"])
+    if not 0.0 <= floor <= 0.5:
+        raise ModelFileError(f"the floor of a model's probabilities lies in [0, .5], got {floor!r}")
     if saved["kind"] == "column" and saved["score"] in ("probability", "margin"):
         return ColumnScorer(saved["score"], prior, floor)
     if saved["kind"] == "estimator" and saved["method"] in ("predict_proba", "decision_function"):
@@ -192,15 +229,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if _sha256(folder / name) != digest:
             raise ModelFileError(f"{folder / name} was changed or cut short since it was saved")
     return manifest
-
-
-def _holds_a_model(folder: Path) -> bool:
-    """Tell our model folders from others that hold a file of the same name."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("kind") == "ratio_model"
 
 
 def _require_listed_files(manifest: Mapping[str, Any]) -> None:

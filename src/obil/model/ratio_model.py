@@ -57,6 +57,7 @@ class RatioModel:
     feature_names: tuple[str, ...] | None = None
     encoder: ColumnEncoder | None = None
     view_members: tuple[View, ...] = ()
+    calibration: str = "affine"  # the name of the calibrator's kind
 
     @property
     def n_classes(self) -> int:
@@ -91,9 +92,9 @@ class RatioModel:
         """Return a prior given as a number, an array or {class: probability}, (K,)."""
         return prior_of_classes(prior, self.classes_)
 
-    def recalibrated(self, calibrator: Calibrator, holdout: Holdout) -> "RatioModel":
-        """Return the same model with another calibrator and the rows that vouch for it."""
-        return replace(self, calibrator=calibrator, holdout_=holdout, view_members=())
+    def recalibrated(self, calibrator: Calibrator, holdout: Holdout, *, calibration: str) -> "RatioModel":
+        """Return the same model with another calibrator, of the kind named, and the rows that vouch for it."""
+        return replace(self, calibrator=calibrator, holdout_=holdout, view_members=(), calibration=calibration)
 
     def prepare(self, X: Any) -> Any:
         """Match columns by name where there are names; check the width; return what the scorer takes."""

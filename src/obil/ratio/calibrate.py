@@ -35,5 +35,5 @@ def fit_calibrator(
     if method == "spline":
         return fit_spline(scores, labels, weights, slope_sd=slope_sd, random_state=random_state)
     if method == "isotonic":
-        return fit_isotonic(scores, labels, weights, np.random.default_rng(random_state))
+        return fit_isotonic(scores, labels, weights, np.random.default_rng(0 if random_state is None else random_state))
     return fit_linear(scores, labels, weights, method=method, slope_sd=slope_sd)

@@ -1,10 +1,12 @@
 """Fit slopes and offsets on honest rows, by unweighted likelihood with the prior odds as a fixed offset."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import log_softmax
 
 from obil.arrays import FloatArray, IntArray
-from obil.errors import InvalidInputError
+from obil.errors import EstimationError, InvalidInputError
 from obil.model.calibrators import LinearCalibrator
 
 # Scores that are already log odds rarely need more: on a few hundred rows this keeps the slope from being noise.
@@ -23,6 +25,9 @@ def fit_linear(
     """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector)."""
     n_classes = scores.shape[1]
     weights = as_counts(weights)
+    # scores without a scale of their own are fitted on that of their spread within a class
+    scale = 1.0 if slope_sd is not None else spread_within_classes(scores, labels, weights)
+    scores = scores / scale
     free = n_classes - 1
     n_slopes = free if method == "vector" else 1
     n_offsets = 0 if method == "temperature" else free
@@ -33,40 +38,15 @@ def fit_linear(
     if n_offsets:
         to_offsets[1:, n_slopes:] = np.eye(free)
     log_shares = np.log(class_shares(labels, weights, n_classes))
+    likelihood = _Likelihood(scores, labels, weights, log_shares, to_slopes, to_offsets)
     mean = np.concatenate([np.ones(n_slopes), np.zeros(n_offsets)])
     # without a prior on the slope a trace of one remains, so that separable rows do not send it to infinity
     precision = np.concatenate([np.full(n_slopes, 1.0 / (slope_sd or 100.0) ** 2), np.full(n_offsets, 1e-6)])
-
-    def objective(theta: FloatArray) -> tuple[float, FloatArray]:
-        log_posterior = log_softmax(log_shares + scores * (to_slopes @ theta) + to_offsets @ theta, axis=1)
-        value = weights @ log_posterior[np.arange(len(labels)), labels]
-        return float(value - precision @ (theta - mean) ** 2 / 2.0), np.exp(log_posterior)
-
-    theta = mean.copy()
-    value, posterior = objective(theta)
-    hessian = np.diag(precision)
-    for _ in range(100):
-        gradient = -precision * (theta - mean)
-        hessian = np.diag(precision)
-        residual = -weights[:, None] * posterior  # (n, K)
-        residual[np.arange(len(labels)), labels] += weights
-        gradient += to_slopes.T @ (residual * scores).sum(axis=0) + to_offsets.T @ residual.sum(axis=0)
-        hessian += _curvature(scores, posterior, weights, to_slopes, to_offsets)
-        step = np.linalg.solve(hessian, gradient)
-        scale, gain = 1.0, -np.inf
-        while scale > 1e-8:
-            candidate, new_posterior = objective(theta + scale * step)
-            gain = candidate - value
-            if gain >= 0.0:
-                break
-            scale /= 2.0
-        if gain < 0.0:
-            break
-        theta, value, posterior = theta + scale * step, candidate, new_posterior
-        if float(np.abs(gradient @ step)) < 1e-10 * (1.0 + abs(value)):
-            break
-    slopes = to_slopes @ theta
-    slopes[0] = 1.0
+    theta, hessian = likelihood.maximise(mean, precision)
+    if (theta[:n_slopes] < SMALLEST_SLOPE).any():  # hold the slope there, and let the offset answer to that
+        mean[:n_slopes] = np.maximum(theta[:n_slopes], SMALLEST_SLOPE)
+        precision[:n_slopes] = 1e12
+        theta, hessian = likelihood.maximise(mean, precision)
     covariance = np.linalg.inv(hessian)
     if n_offsets:
         # the class counts are what they are: their sampling noise is no part of the ratio's
@@ -74,8 +54,75 @@ def fit_linear(
         covariance[n_slopes:, n_slopes:] -= np.diag(1.0 / per_class[1:]) + 1.0 / per_class[0]
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
     deviations = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T  # (A, parameters)
-    axes = np.stack([deviations @ to_slopes.T, deviations @ to_offsets.T], axis=1)
-    return LinearCalibrator(np.maximum(slopes, SMALLEST_SLOPE), to_offsets @ theta, axes)
+    slopes = np.maximum(to_slopes @ theta, SMALLEST_SLOPE) / scale
+    slopes[0] = 1.0
+    axes = np.stack([deviations @ to_slopes.T / scale, deviations @ to_offsets.T], axis=1)
+    return LinearCalibrator(slopes, to_offsets @ theta, axes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Likelihood:
+    """The likelihood of labels given scores, linear in its parameters (slopes, offsets)."""
+
+    scores: FloatArray  # (n, K)
+    labels: IntArray  # (n,)
+    weights: FloatArray  # (n,) counts
+    log_shares: FloatArray  # (K,)
+    to_slopes: FloatArray  # (K, parameters)
+    to_offsets: FloatArray  # (K, parameters)
+
+    def maximise(self, mean: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the parameters and the curvature at the maximum, under a normal prior, by Newton's method."""
+        theta = mean.copy()
+        rows = np.arange(len(self.labels))
+
+        def objective(at: FloatArray) -> tuple[float, FloatArray]:
+            logits = self.log_shares + self.scores * (self.to_slopes @ at) + self.to_offsets @ at
+            log_posterior = log_softmax(logits, axis=1)
+            value = self.weights @ log_posterior[rows, self.labels] - precision @ (at - mean) ** 2 / 2.0
+            return float(value), np.exp(log_posterior)
+
+        value, posterior = objective(theta)
+        for _ in range(200):
+            residual = -self.weights[:, None] * posterior  # (n, K)
+            residual[rows, self.labels] += self.weights
+            gradient = self.to_slopes.T @ (residual * self.scores).sum(axis=0) + self.to_offsets.T @ residual.sum(
+                axis=0
+            )
+            gradient -= precision * (theta - mean)
+            hessian = np.diag(precision) + self._curvature(posterior)
+            step = np.linalg.solve(hessian, gradient)
+            if float(gradient @ step) < 1e-10 * (1.0 + abs(value)):
+                return theta, hessian
+            share = 1.0
+            candidate, new_posterior = objective(theta + step)
+            while candidate < value and share > 1e-12:
+                share /= 2.0
+                candidate, new_posterior = objective(theta + share * step)
+            if candidate < value:
+                break
+            theta, value, posterior = theta + share * step, candidate, new_posterior
+        raise EstimationError("the calibrator did not converge: are these scores of the rows' own labels?")
+
+    def _curvature(self, posterior: FloatArray) -> FloatArray:
+        """Return the negative second derivative of the log-likelihood in the parameters."""
+        # the derivative of class k's logit is score_k * to_slopes[k] + to_offsets[k]
+        mean = (posterior * self.scores) @ self.to_slopes + posterior @ self.to_offsets  # (n, parameters)
+        total = -mean.T @ (mean * self.weights[:, None])
+        for k in range(1, self.scores.shape[1]):
+            derivative = self.scores[:, k : k + 1] * self.to_slopes[k] + self.to_offsets[k]
+            total += derivative.T @ (derivative * (self.weights * posterior[:, k])[:, None])
+        return total
+
+
+def spread_within_classes(scores: FloatArray, labels: IntArray, counts: FloatArray) -> float:
+    """Return the standard deviation of scores within a class, over all classes; 1 where there is none."""
+    centred = scores[:, 1:].copy()
+    for k in range(scores.shape[1]):
+        own = labels == k
+        centred[own] -= counts[own] @ centred[own] / counts[own].sum()
+    spread = float(np.sqrt((counts @ centred**2).mean() / counts.sum()))
+    return spread if spread > 0.0 else 1.0
 
 
 def as_counts(weights: FloatArray) -> FloatArray:
@@ -91,20 +138,6 @@ def as_counts(weights: FloatArray) -> FloatArray:
         return weights
     counts: FloatArray = weights * (weights.sum() / (weights**2).sum())
     return counts
-
-
-def _curvature(
-    scores: FloatArray, posterior: FloatArray, weights: FloatArray, to_slopes: FloatArray, to_offsets: FloatArray
-) -> FloatArray:
-    """Return the negative second derivative of the log-likelihood in the parameters."""
-    n_parameters = to_slopes.shape[1]
-    # the derivative of class k's logit is score_k * to_slopes[k] + to_offsets[k]
-    mean = (posterior * scores) @ to_slopes + posterior @ to_offsets  # (n, parameters)
-    total = np.zeros((n_parameters, n_parameters))
-    for k in range(1, scores.shape[1]):
-        derivative = scores[:, k : k + 1] * to_slopes[k] + to_offsets[k]
-        total += derivative.T @ (derivative * (weights * posterior[:, k])[:, None])
-    return total - mean.T @ (mean * weights[:, None])
 
 
 def class_shares(labels: IntArray, weights: FloatArray, n_classes: int) -> FloatArray:

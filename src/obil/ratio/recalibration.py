@@ -11,6 +11,7 @@ from obil.model.holdout import Holdout
 from obil.ratio.linear import fit_linear
 
 HELD_SLOPE_SD = 1e-4  # a slope this sure of 1 is held there
+FREE_SLOPE_SD = 100.0  # and one this unsure is free, on the scale that log ratios have
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def recalibration(holdout: Holdout, *, level: float = 0.9) -> Recalibration:
     0.0
     """
     weights = holdout.weights * len(holdout.weights) / holdout.weights.sum()
-    free = fit_linear(holdout.log_ratios, holdout.labels, weights, slope_sd=None)
+    free = fit_linear(holdout.log_ratios, holdout.labels, weights, slope_sd=FREE_SLOPE_SD)
     held = fit_linear(holdout.log_ratios, holdout.labels, weights, slope_sd=HELD_SLOPE_SD)
     free_errors, held_errors = (_standard_errors(fit) for fit in (free, held))
     width = float(ndtri((1.0 + level) / 2.0))

@@ -6,8 +6,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from obil.arrays import FloatArray, IntArray
+from obil.errors import EstimationError
 from obil.model.calibrators import MonotoneCalibrator
-from obil.ratio.linear import as_counts, fit_linear
+from obil.ratio.linear import as_counts, fit_linear, spread_within_classes
 
 POSITIVE_QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # where the prior is decided: among the positives' scores
 SMOOTHNESS_SD = 0.5  # how much the log slope may change from one piece to the next, before data
@@ -28,14 +29,14 @@ def fit_spline(
     are small, so with few rows it is the affine map. Copies drawn from its own uncertainty come with it.
     """
     counts = as_counts(weights)
-    raw, positive = scores[:, 1], labels == 1
+    scale = 1.0 if slope_sd is not None else spread_within_classes(scores, labels, counts)
+    raw, positive = scores[:, 1] / scale, labels == 1
     knots = _knots(raw, positive)
     pieces = _pieces(raw, knots)  # (n, m+1): how much of each piece lies below a score
     log_odds = float(np.log(counts[positive].sum() / counts[~positive].sum()))
     affine = fit_linear(scores, labels, weights, slope_sd=slope_sd)
-    start = np.concatenate(
-        [affine.apply(np.array([[0.0, knots[0]]]))[:, 1], np.full(pieces.shape[1], np.log(affine.slopes[1]))]
-    )
+    slope = float(affine.slopes[1]) * scale
+    start = np.concatenate([[slope * knots[0] + affine.offsets[1]], np.full(pieces.shape[1], np.log(slope))])
     penalty = _penalty(pieces.shape[1], slope_sd)
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
@@ -46,7 +47,10 @@ def fit_spline(
         gradient = np.concatenate([[residual.sum()], (residual @ pieces) * slopes]) + penalty @ theta
         return float(value), gradient
 
-    theta = minimize(loss, start, jac=True, method="BFGS", options={"maxiter": 300}).x
+    # rounding may end the search a hair early; what matters is that the likelihood has no slope left to speak of
+    theta = np.clip(minimize(loss, start, jac=True, method="BFGS", options={"maxiter": 300}).x, -50.0, 50.0)
+    if float(np.abs(loss(theta)[1]).max()) > 1e-3 * counts.sum():
+        raise EstimationError("the spline calibrator did not converge: use calibration='affine'")
     slopes = np.exp(theta[1:])
     share = expit(log_odds + theta[0] + pieces @ slopes)
     derivative = np.concatenate([np.ones((len(raw), 1)), pieces * slopes], axis=1)
@@ -55,7 +59,8 @@ def fit_spline(
     covariance[0, 0] -= 1.0 / counts[positive].sum() + 1.0 / counts[~positive].sum()  # class counts are given
     values, vectors = np.linalg.eigh(covariance)
     spread = vectors * np.sqrt(np.maximum(values, 0.0))
-    draws = np.random.default_rng(random_state).standard_normal((N_COPIES // 2, len(theta)))
+    rng = np.random.default_rng(0 if random_state is None else random_state)
+    draws = rng.standard_normal((N_COPIES // 2, len(theta)))
     outer = np.array([min(raw.min(), knots[0] - 1.0), *knots, max(raw.max(), knots[-1] + 1.0)])
     at_outer = _pieces(outer, knots)
 
@@ -65,9 +70,9 @@ def fit_spline(
 
     moved = np.concatenate([draws, -draws]) @ spread.T
     return MonotoneCalibrator(
-        knots=outer,
+        knots=outer * scale,
         values=curve(theta),
-        tail_slope=float(np.exp(theta[1:].mean())),
+        tail_slope=float(np.exp(theta[1:].mean())) / scale,
         copies=np.array([curve(theta + move) for move in moved]),
     )
 

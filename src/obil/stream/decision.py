@@ -20,7 +20,7 @@ class Decision:
     log_ratios: FloatArray  # (K,)
     prior: FloatArray  # (K,) the one decided with, from before the row
     threshold: float | None  # on the positive class's log ratio; None where a cost matrix of many classes decided
-    trusted: bool
+    trusted: bool  # False where a monitor objects to the stream; True where none watches it
     reachable: bool = True  # False: no threshold meets the policy at this prior, so nothing is alerted
 
     @property

@@ -33,4 +33,4 @@ def _table_of_one(x: Mapping[str, Any], model: RatioModel) -> Any:
     if set(x) != set(names):
         missing, unknown = sorted(set(names) - set(x)), sorted(set(map(str, x)) - set(names))
         raise InvalidInputError(f"columns differ from the model's: missing {missing}, unknown {unknown}")
-    return np.array([[x[name] for name in names]])
+    return [[x[name] for name in names]]  # plain values: an array would turn numbers beside a word into words

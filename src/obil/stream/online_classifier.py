@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_scaled
-from obil.bayes.costs import Costs
+from obil.bayes.costs import EQUAL_COSTS, Costs
 from obil.bayes.posterior import posterior
 from obil.errors import ConcurrentUseError, InvalidInputError, InvalidStateError
 from obil.model.ratio_model import RatioModel, as_ratio_model
@@ -150,15 +150,16 @@ class OnlineClassifier:
 
     def state(self) -> dict[str, Any]:
         """Return a checkpoint as plain JSON values: restored, the stream goes on bit for bit."""
-        return {
-            "format": STATE_FORMAT,
-            "kind": "online_classifier",
-            "classes": self._model.classes_.tolist(),
-            "positive": self._positive,
-            "policy": self._policy.to_json(),
-            "rows": self._rows,
-            "tracker": self._tracker.state(),
-        }
+        with self._writer:  # waits for a row that is being decided
+            return {
+                "format": STATE_FORMAT,
+                "kind": "online_classifier",
+                "classes": self._model.classes_.tolist(),
+                "positive": self._positive,
+                "policy": self._policy.to_json(),
+                "rows": self._rows,
+                "tracker": self._tracker.state(),
+            }
 
     @classmethod
     def from_state(cls, model: Any, state: Any) -> Self:
@@ -262,6 +263,10 @@ class OnlineClassifier:
                 f"costs must cover the {self._model.n_classes} classes, got {policy.costs.n_classes}"
             )
         if decides_by_matrix and isinstance(policy, CostPolicy) and policy.costs.n_classes == 2:
+            if policy.costs != EQUAL_COSTS:
+                raise InvalidInputError(
+                    f"costs of two classes speak of one of {self._model.n_classes}: give positive=, or a full matrix"
+                )
             policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(self._model.n_classes)))
         self._bound = None if decides_by_matrix else policy.bind(self._model.holdout_, positive=self._positive)
         self._policy = policy
