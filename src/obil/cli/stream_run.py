@@ -14,7 +14,7 @@ from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, digest, lines_of
 from obil.data.table_stream import ColumnType, iter_table
 from obil.errors import EstimationError, InvalidInputError, InvalidStateError
-from obil.stream.checkpoint import Checkpoint, resumed, write_checkpoint
+from obil.stream.checkpoint import Checkpoint, read_checkpoint, resumed, write_checkpoint
 from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.steady_scores import steady_log_ratios
 
@@ -163,9 +163,12 @@ class StreamRun:
         if self.opened:
             return
         self.log.open()
-        if self.state_path is not None and self.saved_rows < 0:
-            if self.state_path.exists():
+        if self.state_path is not None:
+            # the output is ours from here on; what was read before may have been another run's by now
+            now = read_checkpoint(self.state_path).n_rows if self.state_path.exists() else -1
+            if now != self.saved_rows:
                 raise InvalidInputError(f"another obil stream has just written {self.state_path}: run this again")
+        if self.state_path is not None and self.saved_rows < 0:
             # the state comes first: killed before the next one, the same command knows the output as its own
             write_checkpoint(self.state_path, self._state())
         self.log.cut_back()
