@@ -243,7 +243,7 @@ def test_whatever_bytes_arrive_a_table_or_a_clear_error_comes_out(content: bytes
         frame = read(content)
     except InvalidInputError as error:
         message = str(error)
-        assert "must" in message
+        assert "must" in message or "needs pyarrow" in message
         return
     assert len(frame)
 
