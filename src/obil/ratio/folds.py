@@ -11,6 +11,8 @@ from obil.arrays import IntArray
 from obil.data.splits import duplicate_groups
 from obil.errors import InvalidInputError
 
+N_DEALS = 20  # before another number of folds is tried
+
 
 def choose_splits(
     cv: Any,
@@ -65,16 +67,31 @@ def deal_folds(
             f"cross-fitting needs at least 2 rows (or groups) of every class, got {int(holders[rare])} of class "
             f"number {rare}: the folds would leave one class, a single class, on one side"
         )
-    n_folds = int(min(n_folds, holders.min()))
     rng = np.random.default_rng(random_state)
-    # a group is dealt with its rarest class, large groups first: singles then even things out
+    fewest = int(min(n_folds, holders.min()))
+    for n in range(fewest, max(fewest, n_folds) + 1):  # tangled groups can need more folds than their classes have
+        for _ in range(N_DEALS):
+            fold_of_group = _deal(counts, holders, n, rng)
+            outside = np.stack([counts[fold_of_group != fold].sum(axis=0) for fold in range(n)])
+            if outside.all():  # every fold is scored by a model that saw every class
+                return fold_of_group[group]
+    raise InvalidInputError("these groups cannot be dealt so that every class is on both sides of every fold")
+
+
+def _deal(counts: IntArray, holders: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Return the fold of each group, (groups,), from the rows of each class in it, (groups, K).
+
+    A group is dealt by its rarest class; groups of many classes first, then large ones: singles even things out.
+    """
+    n_classes = counts.shape[1]
     rarity = np.argsort(np.argsort(holders, kind="stable"), kind="stable")
     rarest = np.where(counts > 0, rarity, n_classes).argmin(axis=1)
-    size = counts.sum(axis=1)
-    fold_of_group = np.empty(len(names), dtype=np.int64)
+    size, mixed = counts.sum(axis=1), (counts > 0).sum(axis=1)
+    fold_of_group = np.empty(len(counts), dtype=np.int64)
     filled = np.zeros((n_folds, n_classes), dtype=np.int64)
-    order = rng.permutation(len(names))
-    for index in order[np.argsort(-size[order], kind="stable")][: int((size > 1).sum())]:
+    order = rng.permutation(len(counts))
+    large = order[size[order] > 1]
+    for index in large[np.lexsort((-size[large], -mixed[large]))]:
         fold = int(np.lexsort((filled.sum(axis=1), filled[:, rarest[index]]))[0])
         fold_of_group[index] = fold
         filled[fold] += counts[index]
@@ -82,7 +99,7 @@ def deal_folds(
     for k in range(n_classes):
         members = singles[rarest[singles] == k]
         fold_of_group[members] = _level(filled[:, k], members.size, rng)
-    return fold_of_group[group]
+    return fold_of_group
 
 
 def rows_as_groups(X: Any) -> IntArray | None:
