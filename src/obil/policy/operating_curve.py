@@ -80,12 +80,14 @@ class OperatingCurve:
         middle = above / 2.0 + below / 2.0  # halved first: the sum could overflow
         between = np.where((middle >= below) & (middle < above), middle, below)  # neighbouring floats have no middle
         at = np.append(last, len(order) - 1)
-        summed, squared = np.cumsum(weights[order])[at], np.cumsum(weights[order] ** 2)[at]
+        scaled = weights[order] / weights.max()  # squares of tiny weights would vanish
+        summed, squared = np.cumsum(scaled)[at], np.cumsum(scaled**2)[at]
+        effective = np.divide(summed**2, squared, out=np.zeros_like(summed), where=squared > 0.0)
         return cls(
             np.concatenate([[np.inf], between, [-np.inf]]),
             _rates(positives[order], at),
             _rates(negatives[order], at),
-            np.concatenate([[0.0], summed / squared * summed]),
+            np.concatenate([[0.0], effective]),
         )
 
 
