@@ -13,6 +13,7 @@ changes in them) and `[bounds]` (figure name = {min, max}). The module has
 import hashlib
 import importlib
 import json
+import math
 import platform
 import subprocess
 import time
@@ -107,17 +108,23 @@ def report(console: Console, figures: dict[str, float], bounds: dict[str, dict[s
     table = Table(title=title)
     for column in ("figure", "measured", "bound", ""):
         table.add_column(column, justify="left" if column == "figure" else "right")
-    missed = 0
+    missed = missed_bounds(figures, bounds)
     for key in bounds or figures:
         value, bound = figures.get(key), bounds.get(key, {})
-        met = value is not None and (not bound or bound.get("min", -1e300) <= value <= bound.get("max", 1e300))
-        missed += not met
         wanted = ", ".join(f"{side} {limit:g}" for side, limit in bound.items())
-        table.add_row(
-            key, "absent" if value is None else f"{value:.4g}", wanted, ("ok" if met else "MISSED") if bound else ""
-        )
+        verdict = "" if not bound else "MISSED" if key in missed else "ok"
+        table.add_row(key, "absent" if value is None else f"{value:.4g}", wanted, verdict)
     console.print(table)
-    return missed
+    return len(missed)
+
+
+def missed_bounds(figures: dict[str, float], bounds: dict[str, dict[str, float]]) -> set[str]:
+    """Name the figures that are absent or outside their bounds."""
+    return {
+        key
+        for key, bound in bounds.items()
+        if key not in figures or not bound.get("min", -math.inf) <= figures[key] <= bound.get("max", math.inf)
+    }
 
 
 def versions() -> dict[str, str]:

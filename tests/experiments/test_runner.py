@@ -14,6 +14,21 @@ pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import runner
 
 ROOT = Path(__file__).parent.parent.parent
+# Targets that were not reached, as docs/trackers.md and docs/calibration.md say: a further miss fails here, and
+# so does one that was mended without being taken off this list.
+KNOWN_MISSES = {
+    "cifar_stream": {"peers.most_wins"},
+    "mammography": {
+        f"affine.tracked.4.0.{model}"
+        for model in (
+            "logistic, balanced",
+            "logistic, SMOTE",
+            "logistic, undersampled",
+            "boosting, undersampled",
+            "forest",
+        )
+    },
+}
 
 
 @pytest.fixture
@@ -84,5 +99,4 @@ def test_committed_results_belong_to_the_committed_settings(name: str, tmp_path:
     assert record["bounds"] == bounds
     page = (ROOT / "docs" / "results" / f"{name}.md").read_text()
     assert module.table(record["figures"], record["settings"]).strip() in page
-    if name != "mammography":  # which misses some of its bounds, as docs/calibration.md says
-        assert runner.report(Console(quiet=True), record["figures"], bounds, title="") == 0
+    assert runner.missed_bounds(record["figures"], bounds) == KNOWN_MISSES.get(name, set())
