@@ -118,7 +118,7 @@ def test_an_index_column_without_a_name_gets_one() -> None:
 
 
 def test_parquet_is_read_by_its_content(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra 'spark' brings it)")
     path = tmp_path / "table"
     pd.DataFrame(
         {"n": [1, 2], "x": [0.5, None], "w": ["A", None], "b": [True, False], "d": pd.to_datetime(["2020-01-01"] * 2)}

@@ -390,3 +390,24 @@ def test_a_spline_comes_back_as_a_spline(tmp_path: Path) -> None:
     model = RatioClassifier.from_scores(labels + rng.normal(size=400), labels, kind="margin", calibration="spline")
     save(model, tmp_path / "model")
     assert load(tmp_path / "model").calibration == "spline"
+
+
+def test_a_replacement_that_fails_half_way_puts_the_old_model_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = RatioClassifier.from_scores([0.1, 0.2, 0.3, 0.7, 0.6, 0.8], [0, 0, 1, 0, 1, 1])
+    save(model, tmp_path / "model")
+    before = (tmp_path / "model" / "manifest.json").read_bytes()
+    renamed = Path.rename
+
+    def failing(self: Path, target: Path) -> Path:
+        if target == tmp_path / "model" and self.name != "model":  # the new folder on its way in
+            raise OSError(28, "No space left on device")
+        return renamed(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(ModelFileError, match="No space left"):
+        save(model, tmp_path / "model")
+    monkeypatch.undo()
+    assert (tmp_path / "model" / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
