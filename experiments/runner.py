@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-EXPERIMENTS = ("trackers", "cifar_stream", "calibration", "mammography")
+EXPERIMENTS = ("trackers", "cifar_stream", "calibration", "mammography", "choosing", "architectures", "members")
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from obil.bayes.costs import Costs as Costs
+    from obil.estimators.obil_classifier import OBILClassifier as OBILClassifier
     from obil.estimators.ratio_classifier import RatioClassifier as RatioClassifier
     from obil.evaluate.verify import verify as verify
     from obil.model.files import load as load
@@ -41,6 +42,7 @@ _HOMES = {
     "FixedPrior": "obil.prior",
     "GMeanPolicy": "obil.policy",
     "GridFilter": "obil.prior",
+    "OBILClassifier": "obil.estimators.obil_classifier",
     "OnlineClassifier": "obil.stream.online_classifier",
     "OnlineEM": "obil.prior",
     "PrecisionFloor": "obil.policy",
@@ -64,6 +66,7 @@ __all__ = [
     "FixedPrior",
     "GMeanPolicy",
     "GridFilter",
+    "OBILClassifier",
     "OnlineClassifier",
     "OnlineEM",
     "PrecisionFloor",

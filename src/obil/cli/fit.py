@@ -1,5 +1,7 @@
 """Fit a model on a labelled table and save it."""
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +33,8 @@ def fit(
         str | None,
         typer.Option(
             "--model",
-            help="hist_gradient_boosting (the default), logistic, random_forest, extra_trees or neural_network.",
+            help="hist_gradient_boosting (the default), logistic, random_forest, extra_trees, neural_network, or obil: "
+            "networks and trees on associated problems (needs torch).",
         ),
     ] = None,
     score: Annotated[
@@ -57,7 +60,7 @@ def fit(
         from obil.data.table_cells import require_columns
         from obil.data.tables import read_table, split_labels
         from obil.errors import InvalidInputError
-        from obil.estimators.named_models import require_model
+        from obil.estimators.named_models import OBIL, require_model
         from obil.estimators.table_fit import as_groups, as_times, fit_score_column, fit_table
         from obil.model.files import save
         from obil.ratio.calibrate import CALIBRATIONS
@@ -83,7 +86,8 @@ def fit(
                 features, labels, score, positive=positive, calibration=calibration, random_state=seed
             )
         else:
-            with working(f"Fitting {model or DEFAULT_MODEL} on {len(labels):,} rows..."):
+            many = model == OBIL and sys.stderr.isatty()  # a bar of its members instead
+            with nullcontext() if many else working(f"Fitting {model or DEFAULT_MODEL} on {len(labels):,} rows..."):
                 fitted = fit_table(
                     features.drop(columns=list({*asides, *dropped})),
                     labels,
@@ -94,6 +98,7 @@ def fit(
                     time=None if time is None else as_times(features[time]),
                     views=views,
                     random_state=seed,
+                    verbose=many,
                 )
         save(fitted.model, out)
         _report(_summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled), as_json=as_json)

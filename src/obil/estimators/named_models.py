@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from obil.errors import InvalidInputError
+from obil.estimators.obil_classifier import OBILClassifier
 from obil.model.columns import ColumnEncoder
 
 
@@ -22,12 +23,14 @@ def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None =
     'HistGradientBoostingClassifier'
     """
     require_model(name)
+    if name == OBIL:
+        return OBILClassifier(categorical_features=encoder.categories, random_state=random_state)
     return _BUILDERS[name](encoder, random_state)
 
 
 def require_model(name: str) -> None:
     """Refuse a word that names no model."""
-    if name not in _BUILDERS:
+    if name not in MODELS:
         raise InvalidInputError(f"a model is one of {', '.join(MODELS)}, got {name!r:.60}")
 
 
@@ -78,4 +81,5 @@ _BUILDERS: dict[str, Callable[[ColumnEncoder, int | None], Any]] = {
     "extra_trees": _extra_trees,
     "neural_network": _neural_network,
 }
-MODELS = tuple(_BUILDERS)
+OBIL = "obil"  # the ensemble, which is no estimator to wrap: it calibrates itself
+MODELS = (OBIL, *_BUILDERS)

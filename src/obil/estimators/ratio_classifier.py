@@ -1,30 +1,20 @@
 """Wrap any classifier so that it gives calibrated likelihood ratios, at whatever balance it was trained."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    check_consistent_length,
-    check_is_fitted,
-    indexable,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, indexable, validate_data
 
-from obil.arrays import FloatArray, IntArray, PriorLike
-from obil.bayes.posterior import posterior
+from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.model.columns import ColumnEncoder
+from obil.estimators.ratio_face import RatioFace, class_shares
 from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel, View, prior_of_classes
+from obil.model.ratio_model import RatioModel, View
 from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
 from obil.ratio.calibrate import fit_calibrator
 from obil.ratio.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
@@ -34,7 +24,7 @@ from obil.ratio.linear import SLOPE_SD
 N_VIEWS = 4
 
 
-class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class RatioClassifier(RatioFace, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """Calibrated likelihood ratios from any scikit-learn classifier or pipeline.
 
     Out-of-fold scores calibrate, so that resampling, class weights and overconfidence are divided out
@@ -102,13 +92,15 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         `time` makes the folds blocks of time.
         """
         X = indexable(X)[0]
-        labels, numbers = self._check_targets(X, y)
+        if y is not None:
+            validate_data(self, X, skip_check_array=True)
+        labels, numbers = self._learn_classes(X, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         if weights is not None and (weights < 0.0).any():
             raise InvalidInputError("sample_weight must not be negative")
         estimator = HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
         population = np.ones(len(labels)) if weights is None else weights
-        prior = _shares(numbers, population, self.classes_)
+        prior = class_shares(numbers, population, self.classes_)
         if isinstance(estimator, FrozenEstimator):
             fitted, method = estimator, score_method(estimator)
             outputs, rows = outputs_of(fitted, X, self.classes_), np.arange(len(labels))
@@ -122,6 +114,9 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         floor = floor_of(outputs) if method == "predict_proba" else 0.0
         width = getattr(self, "n_features_in_", None)
         scorer = EstimatorScorer(fitted, method, prior, floor, width)
+        views: tuple[View, ...] = ()
+        if self.views and fitted is not estimator:
+            views = fit_views(X, labels, weights, splits, random_state=self.random_state, n_jobs=self.n_jobs)
         self.model_ = self._calibrated_model(
             scorer,
             _raw_scores(outputs, method, prior, floor),
@@ -129,7 +124,7 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             population[rows],
             prior,
             slope_sd=SLOPE_SD if method == "predict_proba" else None,
-            views=self._fit_views(X, labels, weights, splits) if self.views and fitted is not estimator else (),
+            views=views,
         )
         return self
 
@@ -154,7 +149,7 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         """
         model = cls(None, calibration=calibration, random_state=random_state)
         values = as_score_columns(scores)
-        labels, numbers = model._check_targets(values, y, fits_features=False)
+        labels, numbers = model._learn_classes(values, y)
         if values.shape[1] not in (1, len(model.classes_)):
             raise InvalidInputError(f"scores need 1 or {len(model.classes_)} columns, got {values.shape[1]}")
         if kind not in ("auto", "probability", "margin"):
@@ -162,7 +157,7 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         weights = (
             np.ones(len(labels)) if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=float)
         )
-        prior = _shares(numbers, weights, model.classes_)
+        prior = class_shares(numbers, weights, model.classes_)
         if kind == "auto":
             kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"
         floor = floor_of(np.concatenate([values, 1.0 - values])) if kind == "probability" else 0.0
@@ -173,67 +168,10 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         )
         return model
 
-    @property
-    def prior_(self) -> FloatArray:
-        """The class shares of the training population, (K,)."""
-        return self._fitted().prior_
-
-    @property
-    def holdout_(self) -> Holdout:
-        """Honest log ratios with labels."""
-        return self._fitted().holdout_
-
-    def log_ratios(self, X: Any) -> FloatArray:
-        """Return calibrated log p(x|k) - log p(x|0), (n, K)."""
-        model = self._fitted()
-        return model.log_ratios(self._check_rows(X))
-
     def view_log_ratios(self, X: Any) -> FloatArray:
         """Return the log ratios of each view, (n, V, K)."""
         model = self._fitted()
         return model.views(self._check_rows(X))
-
-    def predict_proba(self, X: Any, *, prior: PriorLike | Mapping[Any, float] | None = None) -> FloatArray:
-        """Return posteriors at any prior: a number, an array or {class: p}; without one, at the training prior."""
-        ratios = self.log_ratios(X)
-        return posterior(ratios, self.prior_ if prior is None else prior_of_classes(prior, self.classes_))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the most probable class of each row at the training prior."""
-        most_probable = np.argmax(self.predict_proba(X), axis=1)
-        chosen: npt.NDArray[Any] = self.classes_[most_probable]
-        return chosen
-
-    def with_encoder(self, encoder: ColumnEncoder) -> RatioModel:
-        """Return the fitted model for tables whose columns `encoder` turns into this model's matrix."""
-        fitted = self._fitted()
-        return RatioModel(
-            fitted.scorer,
-            fitted.calibrator,
-            fitted.classes_,
-            fitted.prior_,
-            fitted.holdout_,
-            encoder.names,
-            encoder,
-            fitted.view_members,
-            fitted.calibration,
-        )
-
-    def _check_targets(self, X: Any, y: Any, *, fits_features: bool = True) -> tuple[npt.NDArray[Any], IntArray]:
-        """Check the labels and learn the classes; return labels and class numbers, (n,) each."""
-        if y is None:
-            raise ValueError("RatioClassifier requires y to be passed, but the target y is None.")
-        if fits_features:
-            validate_data(self, X, skip_check_array=True)
-        labels = _check_y(y)
-        check_consistent_length(X, labels)
-        check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                f"a ratio needs two classes, got 1 class ({self.classes_.tolist()}) in n_samples = {len(labels)}"
-            )
-        return labels, numbers.astype(np.int64)
 
     def _check_rows(self, X: Any) -> Any:
         rows = indexable(X)[0]
@@ -244,11 +182,6 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
                 )
             validate_data(self, rows, reset=False, skip_check_array=True)
         return rows
-
-    def _fitted(self) -> RatioModel:
-        check_is_fitted(self, "model_")
-        model: RatioModel = self.model_
-        return model
 
     def _calibrated_model(
         self,
@@ -276,19 +209,6 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
             calibration=self.calibration,
         )
 
-    def _fit_views(
-        self, X: Any, labels: npt.NDArray[Any], weights: FloatArray | None, splits: list[tuple[IntArray, IntArray]]
-    ) -> tuple[View, ...]:
-        """Fit a small booster on each half of two random halvings of the features."""
-        views = []
-        for features in halved_features(self.n_features_in_, N_VIEWS, random_state=self.random_state):
-            columns = X.iloc[:, list(features)] if hasattr(X, "iloc") else np.asarray(X)[:, list(features)]
-            booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
-            member = RatioClassifier(booster, cv=splits, n_jobs=self.n_jobs).fit(columns, labels, sample_weight=weights)
-            fitted = member.model_
-            views.append(View(features, fitted.scorer, fitted.calibrator, fitted.holdout_.log_ratios))
-        return tuple(views)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = get_tags(HistGradientBoostingClassifier() if self.estimator is None else self.estimator)
@@ -297,16 +217,25 @@ class RatioClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # ty
         return tags
 
 
+def fit_views(
+    X: Any,
+    labels: npt.NDArray[Any],
+    weights: FloatArray | None,
+    splits: list[tuple[IntArray, IntArray]],
+    *,
+    random_state: int | None,
+    n_jobs: int | None,
+) -> tuple[View, ...]:
+    """Fit a small booster on each half of two random halvings of the features, honest on the same splits."""
+    views = []
+    for features in halved_features(X.shape[1], N_VIEWS, random_state=random_state):
+        columns = X.iloc[:, list(features)] if hasattr(X, "iloc") else np.asarray(X)[:, list(features)]
+        booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
+        member = RatioClassifier(booster, cv=splits, n_jobs=n_jobs).fit(columns, labels, sample_weight=weights)
+        fitted = member.model_
+        views.append(View(features, fitted.scorer, fitted.calibrator, fitted.holdout_.log_ratios))
+    return tuple(views)
+
+
 def _raw_scores(outputs: FloatArray, method: str, prior: FloatArray, floor: float) -> FloatArray:
     return ColumnScorer("probability" if method == "predict_proba" else "margin", prior, floor).scores(outputs)
-
-
-def _shares(numbers: IntArray, weights: FloatArray, classes: npt.NDArray[Any]) -> FloatArray:
-    totals = np.bincount(numbers, weights=weights, minlength=len(classes))
-    if (totals <= 0.0).any():
-        raise InvalidInputError(
-            f"every class needs a row of positive weight, got total weights {totals.tolist()} for {classes.tolist()}: "
-            "less than two classes, only one class, is left"
-        )
-    shares: FloatArray = totals / totals.sum()
-    return shares

@@ -11,6 +11,7 @@ import pandas as pd
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError, ObilError
 from obil.estimators.named_models import named_model
+from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.model.columns import MOST_LEVELS, Column, ColumnEncoder
 from obil.model.ratio_model import RatioModel, labels_to_numbers
@@ -38,6 +39,7 @@ def fit_table(
     time: FloatArray | None = None,
     views: bool = False,
     random_state: int | None = 0,
+    verbose: bool = False,
 ) -> TableFit:
     """Learn the columns, then fit and calibrate the model that a word names.
 
@@ -49,6 +51,8 @@ def fit_table(
         The label, as text, that becomes the second class; of two labels the larger if None.
     groups, time
         As in `RatioClassifier.fit`; see `as_groups` and `as_times`.
+    verbose
+        Show a progress bar where the model has many members.
 
     >>> table = pd.DataFrame({"age": range(40), "ward": ["A", "B"] * 20})
     >>> ill = np.where((table["age"] * 7) % 40 > 20, "yes", "no")
@@ -60,7 +64,12 @@ def fit_table(
     encoder, notes = learn_columns(features)
     estimator = named_model(model, encoder, random_state=random_state)
     matrix = encoder.encode(features)
-    classifier = RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
+    if isinstance(estimator, OBILClassifier):
+        classifier: OBILClassifier | RatioClassifier = estimator.set_params(
+            calibration=calibration, witnesses=views, verbose=verbose
+        )
+    else:
+        classifier = RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -20,10 +20,9 @@ from obil.arrays import as_prior
 from obil.errors import InvalidInputError, ModelFileError
 from obil.model.calibrators import Calibrator, calibrator_from_arrays
 from obil.model.columns import ColumnEncoder
-from obil.model.estimator_file import read_estimator, write_estimator
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, View, as_ratio_model
-from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer
+from obil.model.scorer_files import files_of, read_scorer, write_scorer
 
 FORMAT = 1
 MANIFEST, TENSORS = "manifest.json", "arrays.safetensors"
@@ -102,7 +101,7 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
     try:
         _require_listed_files(manifest)
         return _build(manifest, arrays, source, trusted)
-    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError, ValueError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
         reason = str(error) if isinstance(error, InvalidInputError) else f"{type(error).__name__}: {error}"
@@ -116,11 +115,11 @@ def _write(model: RatioModel, folder: Path) -> None:
         "holdout.labels": model.holdout_.labels,
         "holdout.weights": model.holdout_.weights,
     }
-    scorer = _write_scorer(model.scorer, "estimator.skops", folder)
+    scorer = write_scorer(model.scorer, "scorer", folder, arrays, file="estimator.skops")
     arrays |= _calibrator_arrays("calibrator", model.calibrator)
     views = []
     for number, view in enumerate(model.view_members):
-        written = _write_scorer(view.scorer, f"view{number}.skops", folder)
+        written = write_scorer(view.scorer, f"view{number}.scorer", folder, arrays, file=f"view{number}.skops")
         views.append({"features": list(view.features), "scorer": written})
         arrays |= _calibrator_arrays(f"view{number}.calibrator", view.calibrator)
         arrays[f"view{number}.holdout"] = view.holdout
@@ -140,17 +139,6 @@ def _write(model: RatioModel, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
-def _write_scorer(scorer: Scorer, file: str, folder: Path) -> dict[str, Any]:
-    if isinstance(scorer, EstimatorScorer):
-        write_estimator(scorer.estimator, folder / file)
-        kind = {"kind": "estimator", "file": file, "method": scorer.method, "n_features": scorer.n_features}
-    elif isinstance(scorer, ColumnScorer):
-        kind = {"kind": "column", "score": scorer.kind}
-    else:
-        raise ModelFileError(f"a scorer of type {type(scorer).__name__} has no file format")
-    return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
-
-
 def _build(
     manifest: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], folder: Path, trusted: Collection[str]
 ) -> RatioModel:
@@ -161,14 +149,16 @@ def _build(
     views = tuple(
         View(
             features=tuple(int(feature) for feature in view["features"]),
-            scorer=_read_scorer(view["scorer"], folder, n_classes, trusted),
+            scorer=read_scorer(
+                view["scorer"], f"view{number}.scorer", folder, arrays, n_classes=n_classes, trusted=trusted
+            ),
             calibrator=_read_calibrator(f"view{number}.calibrator", arrays, n_classes),
             holdout=arrays[f"view{number}.holdout"].astype(np.float64),
         )
         for number, view in enumerate(manifest["views"])
     )
     names = manifest["features"]
-    scorer = _read_scorer(manifest["scorer"], folder, n_classes, trusted)
+    scorer = read_scorer(manifest["scorer"], "scorer", folder, arrays, n_classes=n_classes, trusted=trusted)
     holdout = Holdout.of(arrays["holdout.log_ratios"], arrays["holdout.labels"], arrays["holdout.weights"])
     if holdout.n_classes != n_classes:
         raise ModelFileError(f"the held-out rows are of {holdout.n_classes} classes, the model of {n_classes}")
@@ -186,19 +176,6 @@ def _build(
         view_members=views,
         calibration=str(manifest.get("calibration", "affine")),
     )
-
-
-def _read_scorer(saved: Mapping[str, Any], folder: Path, n_classes: int, trusted: Collection[str]) -> Scorer:
-    prior, floor = as_prior(saved["training_prior"], n_classes=n_classes), float(saved["floor"])
-    if not 0.0 <= floor <= 0.5:
-        raise ModelFileError(f"the floor of a model's probabilities lies in [0, .5], got {floor!r}")
-    if saved["kind"] == "column" and saved["score"] in ("probability", "margin"):
-        return ColumnScorer(saved["score"], prior, floor)
-    if saved["kind"] == "estimator" and saved["method"] in ("predict_proba", "decision_function"):
-        estimator = read_estimator(folder / Path(saved["file"]).name, trusted=trusted)
-        width = saved["n_features"]
-        return EstimatorScorer(estimator, saved["method"], prior, floor, None if width is None else int(width))
-    raise ModelFileError(f"this version knows no scorer {saved.get('kind')!r:.40}")
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -236,8 +213,7 @@ def _require_listed_files(manifest: Mapping[str, Any]) -> None:
     views = manifest.get("views")
     holders = [manifest, *(views if isinstance(views, list) else [])]
     scorers = [holder.get("scorer") for holder in holders if isinstance(holder, dict)]
-    named = [scorer["file"] for scorer in scorers if isinstance(scorer, dict) and "file" in scorer]
-    if any(name not in manifest["files"] for name in named):
+    if any(name not in manifest["files"] for scorer in scorers for name in files_of(scorer)):
         raise ModelFileError("the manifest of a model names only files that it lists with their hash")
 
 

@@ -1,5 +1,6 @@
 """Score rows to calibrated log ratios: the frozen model that serves, whatever it was fitted with."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -74,7 +75,11 @@ class RatioModel:
 
     def calibrated(self, scores: FloatArray, calibrator: Calibrator | None = None) -> FloatArray:
         """Return the log ratios of raw scores, with this calibrator or another, (n, K)."""
-        return as_log_ratios((calibrator or self.calibrator).apply(scores), n_classes=self.n_classes)
+        ratios = (calibrator or self.calibrator).apply(scores)
+        # one row is looked at in a tenth of the time the array checks take
+        if ratios.shape == (1, 2) and ratios.item(0) == 0.0 and math.isfinite(ratios.item(1)):
+            return ratios
+        return as_log_ratios(ratios, n_classes=self.n_classes)
 
     def views(self, X: Any) -> FloatArray:
         """Return the log ratios of each view, (n, V, K); V is 0 where the model was fitted without views."""
@@ -98,14 +103,21 @@ class RatioModel:
 
     def prepare(self, X: Any) -> Any:
         """Match columns by name where there are names; check the width; return what the scorer takes."""
+        if (
+            type(X) is np.ndarray
+            and self.feature_names is None
+            and X.ndim == 2
+            and X.shape[1] == self.scorer.n_features
+        ):
+            return X
         if self.encoder is not None and (hasattr(X, "columns") or isinstance(X, Mapping)):
             return self.encoder.encode(X)
         if hasattr(X, "columns") and self.feature_names is not None:
             return _by_name(X, self.feature_names)
         n_features = self.scorer.n_features
-        shape = np.shape(X) if not hasattr(X, "shape") else X.shape
         if n_features is None:
             return X
+        shape = X.shape if hasattr(X, "shape") else np.shape(X)
         if len(shape) != 2 or shape[1] != n_features:
             raise InvalidInputError(f"a row has {n_features} features, got an array of shape {tuple(shape)}")
         if self.feature_names is not None and self.encoder is None:

@@ -11,6 +11,8 @@ from obil.model.ratio_model import RatioModel
 
 def one_row(x: Any, model: RatioModel) -> Any:
     """Return one row as a table of one: from an array, a mapping by column name, or a table of one row."""
+    if type(x) is np.ndarray and x.ndim == 1:
+        return x[None]
     if isinstance(x, Mapping):
         if model.encoder is None and model.feature_names is None:
             raise InvalidInputError("this model knows no column names: give the row as an array")

@@ -1,0 +1,127 @@
+"""Time the ensemble: fitting it against fitting one of its networks, serving it against scikit-learn and torch."""
+
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+
+from obil.arrays import FloatArray
+from obil.bregman.inputs import fit_feature_map
+from obil.bregman.losses import cross_entropy
+from obil.bregman.members import fit_network
+from obil.data.gaussian_stream import GaussianClasses
+from obil.estimators.obil_classifier import OBILClassifier
+from obil.estimators.recipes import NETWORK
+from obil.problems.associated import associated_problem
+from obil.stream.online_classifier import OnlineClassifier
+
+
+def measure(settings: dict[str, Any]) -> dict[str, float]:
+    """Return seconds and microseconds, each the fastest of a few runs taken in turns, and their ratios."""
+    torch.set_num_threads(1)
+    classes = GaussianClasses.spread(settings["separation"], n_features=settings["n_features"])
+    prior = 1.0 / (1.0 + settings["imbalance"])
+    training = classes.draw(np.full(settings["n_rows"], prior), random_state=0)
+    X, y = training.features, training.labels
+    figures = _fitting(X, y, settings["fits"])
+    models = {member: OBILClassifier(member=member, random_state=0).fit(X, y) for member in ("mlp", "tabular")}
+    single = classes.draw(np.full(settings["single_rows"], prior), random_state=1).features
+    many = classes.draw(np.full(settings["many_rows"], prior), random_state=2).features
+    figures |= _single_rows(models, X, y, single, settings["repeats"])
+    return figures | _many_rows(models, many)
+
+
+def _fitting(X: FloatArray, y: Any, fits: int) -> dict[str, float]:
+    """Time whole fits, and the fit of one network on all rows at the balance they have, over the same seeds."""
+
+    def one_network(seed: int) -> None:
+        labels = y.astype(np.int64)
+        features = fit_feature_map(X, inputs=NETWORK.inputs)
+        problem = associated_problem(labels, ratio=(labels == 0).sum() / labels.sum(), n_classes=2)
+        fit_network(
+            NETWORK, X, labels, problem, features=features, loss=cross_entropy(), n_classes=2, device="cpu", seed=seed
+        )
+
+    works: dict[str, Callable[[int], object]] = {
+        "one_network": one_network,
+        "mlp": lambda seed: OBILClassifier(member="mlp", random_state=seed).fit(X, y),
+        "tabular": lambda seed: OBILClassifier(random_state=seed).fit(X, y),
+    }
+    seconds = dict.fromkeys(works, 0.0)
+    works["one_network"](0)  # what is compiled and imported on first use is not measured
+    for seed in range(fits):  # early stopping makes single fits differ: sums over seeds are compared
+        for name, work in works.items():
+            started = time.perf_counter()
+            work(seed)
+            seconds[name] += (time.perf_counter() - started) / fits
+    return {
+        "fit_over_one_network": seconds["mlp"] / seconds["one_network"],
+        "tabular_fit_over_one_network": seconds["tabular"] / seconds["one_network"],
+    } | {f"fit_{name}_seconds": value for name, value in seconds.items()}
+
+
+def _single_rows(
+    models: dict[str, OBILClassifier], X: FloatArray, y: Any, rows: FloatArray, repeats: int
+) -> dict[str, float]:
+    peer = MLPClassifier([128, 64, 32], max_iter=5, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its speed does not depend on how well it learned
+        peer.fit(X, y)
+    mlp, tabular = (OnlineClassifier(models[member]) for member in ("mlp", "tabular"))
+    tables = [row[None] for row in rows]
+    works: dict[str, Callable[[], object]] = {
+        "mlp_classifier_row": lambda: [peer.predict_proba(table) for table in tables],
+        "decide": lambda: [mlp.decide(row) for row in rows],
+        "tabular_decide": lambda: [tabular.decide(row) for row in rows],
+    }
+    fastest = _fastest(works, repeats)
+    micro = {name: 1e6 * seconds / len(rows) for name, seconds in fastest.items()}
+    return {
+        "decide_over_mlp_classifier_row": micro["decide"] / micro["mlp_classifier_row"],
+        "tabular_decide_over_mlp_classifier_row": micro["tabular_decide"] / micro["mlp_classifier_row"],
+    } | {f"{name}_microseconds": value for name, value in micro.items()}
+
+
+def _many_rows(models: dict[str, OBILClassifier], rows: FloatArray) -> dict[str, float]:
+    """Time deciding many rows against torch's forward pass of the same networks on inputs ready made."""
+    members = [member.fitted_network for member in models["mlp"].members_]
+    networks = [member.network for member in members]
+    inputs = torch.from_numpy(members[0].scorer.features.encode(rows))
+
+    def forward(chunk: int) -> None:
+        with torch.inference_mode():
+            for part in inputs.split(chunk):  # type: ignore[no-untyped-call]
+                for network in networks:
+                    network(part)
+
+    works: dict[str, Callable[[], object]] = {
+        f"forward_{chunk}": partial(forward, chunk) for chunk in (512, 1_024, 2_048, 4_096, 8_192, 32_768)
+    }
+    mlp, tabular = (OnlineClassifier(models[member]) for member in ("mlp", "tabular"))
+    works["decide_many"] = lambda: mlp.decide_many(rows)
+    works["tabular_decide_many"] = lambda: tabular.decide_many(rows)
+    fastest = _fastest(works, 3)
+    forward_best = min(seconds for name, seconds in fastest.items() if name.startswith("forward"))
+    return {
+        "decide_many_over_torch_forward": fastest["decide_many"] / forward_best,
+        "tabular_decide_many_over_torch_forward": fastest["tabular_decide_many"] / forward_best,
+        "torch_forward_seconds": forward_best,
+        "decide_many_seconds": fastest["decide_many"],
+    }
+
+
+def _fastest(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the fastest run of each in seconds, taken in turns: a slow moment of the machine hits all alike."""
+    fastest = dict.fromkeys(works, np.inf)
+    for _ in range(repeats):
+        for name, work in works.items():
+            started = time.perf_counter()
+            work()
+            fastest[name] = min(fastest[name], time.perf_counter() - started)
+    return fastest

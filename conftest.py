@@ -1,0 +1,8 @@
+"""Leave out the doctests of what needs an extra that is not installed."""
+
+from importlib.util import find_spec
+
+collect_ignore_glob = [
+    *([] if find_spec("torch") else ["src/obil/bregman/*"]),
+    *([] if find_spec("imblearn") else ["src/obil/problems/smote.py"]),
+]

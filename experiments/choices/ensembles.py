@@ -1,0 +1,128 @@
+"""Fit members once, and fuse some of them in each way: what their number, problems and fusion change on real sets."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from experiments.choices.losses import loaded
+from experiments.choices.measures import Measures, measured, prior_at
+from obil.arrays import FloatArray, IntArray
+from obil.bregman.members import as_loss
+from obil.data.splits import stratified_split
+from obil.estimators.ensemble_fit import LabelledRows, Member, Opinions, Options, Plan, fit_members, variance_of
+from obil.estimators.fusion import fuse
+from obil.estimators.recipes import NETWORK, TREES
+from obil.problems.associated import class_ratio, target_ratios
+from obil.ratio.calibrate import fit_calibrator
+
+SUBSETS = {1: [0], 3: [0, 2, 4], 5: [*range(5)], 7: [*range(7)], 10: [*range(10)]}  # of the list of ratios, cycled
+
+
+def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
+    """Return the measures of every number of members and fusion that one family of problems allows."""
+    fitted = _Fitted.of(cell["data"], cell["seed"], cell["family"], settings["mc_samples"])
+    found: dict[str, Measures] = {}
+    if cell["family"] == "original":
+        nets, trees = [*range(5)], [*range(5, 5 + len(TREES))]
+        for n in (1, 3, 5):
+            found[f"{n} networks, mean"] = fitted.measures(nets[:n], "mean")
+        found["5 networks, dropout"] = fitted.measures(nets, "dropout")
+        found["trees, mean"] = fitted.measures(trees, "mean")
+        for how in ("mean", "stacked"):
+            found[f"5 networks and trees, {how}"] = fitted.measures([*nets, *trees], how)
+        pair = ("5 networks and trees, stacked", "5 networks and trees, mean")
+        found["difference, networks and trees, stacked - mean"] = _difference(*(found[name] for name in pair))
+        return found
+    for n, chosen in SUBSETS.items():
+        if n > len(fitted.members):
+            break
+        found[f"{n} networks, mean"] = fitted.measures(chosen, "mean")
+        if n > 1 and cell["family"] == "undersample":
+            found[f"{n} networks, dropout"] = fitted.measures(chosen, "dropout")
+            found[f"difference, {n} networks, dropout - mean"] = _difference(
+                found[f"{n} networks, dropout"], found[f"{n} networks, mean"]
+            )
+    return found
+
+
+def _difference(one: Measures, other: Measures) -> Measures:
+    return {name: one[name] - other[name] for name in one}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fitted:
+    """Members with what they say of honest rows, and the rows to measure by."""
+
+    members: list[Member]
+    opinions: Opinions
+    seconds: list[float]  # to fit each
+    variance_seconds: list[float]  # to make its dropout passes
+    honest: LabelledRows
+    test: tuple[FloatArray, IntArray]
+    ratio: float
+    seed: int = field(default=0)
+
+    @classmethod
+    def of(cls, name: str, seed: int, family: str, n_passes: int) -> "_Fitted":
+        """Fit ten networks on undersampled problems, or five on others, on 80 % of the training rows of a split."""
+        X, labels = loaded(name)
+        split = stratified_split(labels, test_share=0.3, random_state=seed, rows=X)
+        count = len(split.train)
+        rows = LabelledRows(X[split.train], labels[split.train], np.ones(count), 2, (), np.arange(count))
+        inner = stratified_split(rows.labels, test_share=0.2, random_state=seed, rows=rows.X)
+        ratio = class_ratio(rows.labels[inner.train], n_classes=2)
+        if family == "original":
+            plans = [*[Plan(NETWORK, ratio)] * 5, *(Plan(kind, ratio) for kind in TREES)]
+        else:
+            targets = target_ratios(10 if family == "undersample" else 5, ratio)
+            plans = [Plan(NETWORK, target) for target in targets]
+        marks = [time.perf_counter()]
+        members, opinions = fit_members(
+            rows,
+            plans,
+            [(inner.train, inner.test)],
+            Options(as_loss("cross_entropy", 2), sampling="undersample" if family == "original" else family),
+            refit=False,
+            seed=seed,
+            n_jobs=None,
+            progress=lambda done, total: marks.append(time.perf_counter()),  # noqa: ARG005
+        )
+        honest = rows.take(opinions.rows)
+        variances, passes = [], [time.perf_counter()]
+        for member in members:
+            networks = member.fitted_network is not None
+            variances.append(
+                variance_of(member, honest.X, n_passes=n_passes, seed=seed) if networks else np.zeros(len(honest.X))
+            )
+            passes.append(time.perf_counter())
+        return cls(
+            members,
+            Opinions(opinions.rows, opinions.scores, np.stack(variances, axis=1)),
+            np.diff(marks).tolist(),
+            np.diff(passes).tolist(),
+            honest,
+            (X[split.test], labels[split.test]),
+            class_ratio(rows.labels, n_classes=2),
+            seed,
+        )
+
+    def measures(self, chosen: list[int], how: str) -> Measures:
+        """Fuse the chosen members and calibrate on the honest rows; measure the test rows."""
+        started = time.perf_counter()
+        variances = self.opinions.variances
+        opinions = Opinions(
+            self.opinions.rows,
+            self.opinions.scores[:, chosen],
+            None if variances is None or how != "dropout" else variances[:, chosen],
+        )
+        members = [self.members[i] for i in chosen]
+        honest = self.honest
+        scorer, fused, _ = fuse(how, members, opinions, honest.X, honest.labels, honest.weights, seed=self.seed)
+        calibrator = fit_calibrator(fused, honest.labels, honest.weights)
+        seconds = time.perf_counter() - started + sum(self.seconds[i] for i in chosen)
+        if how == "dropout":
+            seconds += sum(self.variance_seconds[i] for i in chosen)
+        rows, labels = self.test
+        return measured(calibrator.apply(scorer.scores(rows)), labels, prior_at(self.ratio)) | {"seconds": seconds}

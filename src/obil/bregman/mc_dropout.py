@@ -1,0 +1,60 @@
+"""Measure how unsure a network is of each row's log ratio: many passes with dropout on."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from obil.arrays import FloatArray
+
+CHUNK_ROWS = 4_096
+
+
+def dropout_variance(
+    network: nn.Module, inputs: Tensor, *, scores_of: Callable[[FloatArray], FloatArray], n_passes: int = 30
+) -> FloatArray:
+    """Return the variance of the log ratio over passes with dropout, (n,); its mean over the classes if K > 2.
+
+    `scores_of` turns outputs into scores, (n, K). The network is left as it was.
+    """
+    variances = [
+        _variance(network, inputs[start : start + CHUNK_ROWS], scores_of, n_passes)
+        for start in range(0, len(inputs), CHUNK_ROWS)
+    ]
+    return np.concatenate(variances) if variances else np.empty(0)
+
+
+def has_dropout(network: nn.Module) -> bool:
+    """Return whether passes can differ at all."""
+    return any(isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0.0 for layer in network.modules())
+
+
+def _variance(
+    network: nn.Module, inputs: Tensor, scores_of: Callable[[FloatArray], FloatArray], n_passes: int
+) -> FloatArray:
+    mean = squares = np.zeros(1)
+    with torch.inference_mode(), _dropout_on(network):
+        for done in range(1, n_passes + 1):  # Welford: one pass over the passes, nothing kept
+            scores = scores_of(network(inputs).double().numpy())[:, 1:]
+            step = scores - mean
+            mean = mean + step / done
+            squares = squares + step * (scores - mean)
+    variance: FloatArray = (squares / n_passes).mean(axis=1)
+    return variance
+
+
+@contextmanager
+def _dropout_on(network: nn.Module) -> Iterator[None]:
+    """Switch dropout on and nothing else: batch normalisation keeps its statistics."""
+    was = {layer: layer.training for layer in network.modules()}
+    network.eval()
+    for layer in network.modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd):
+            layer.train()
+    try:
+        yield
+    finally:
+        for layer, training in was.items():
+            layer.training = training

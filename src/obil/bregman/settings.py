@@ -1,0 +1,69 @@
+"""Say how a network is built and trained; no torch is needed to say it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from obil.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a network is trained: what the measurements favour, see `PAPER_TRAINING` for what the paper gives."""
+
+    epochs: int = 40
+    least_steps: int = 300  # a small problem is gone through more often, until it has taken so many steps,
+    most_epochs: int = 100  # but never more often than this
+    most_steps: int = 6_000  # and a large one less often, so that it takes no more steps than these
+    batch_size: int = 256
+    learning_rate: float = 5e-3
+    warmup: int = 50  # steps in which the rate rises
+    cosine: bool = True  # then it falls to 0 along a cosine; False keeps it
+    momentum: tuple[float, float] = (0.9, 0.99)  # Adam's betas
+    weight_decay: float = 0.01  # decoupled, on weights and not on biases
+    patience: int = 0  # epochs without improvement before it stops; 0 trains to the end
+    validation_share: float = 0.15  # of the problem's rows, to tell when to stop
+    averaging: float = 0.0  # decay of the moving average of the weights, a step; 0 keeps the weights themselves
+
+    def __post_init__(self) -> None:
+        counts = (self.least_steps, self.warmup, self.patience)
+        if not 1 <= self.epochs <= self.most_epochs or min(self.batch_size, self.most_steps) < 1 or min(counts) < 0:
+            raise InvalidInputError(
+                f"epochs must be 1 to most_epochs, batch_size and most_steps 1 or more, no count negative, got {self!r}"
+            )
+        if not (0.0 < self.validation_share < 1.0 and 0.0 <= self.averaging < 1.0 and self.learning_rate > 0.0):
+            raise InvalidInputError(
+                f"validation_share and averaging must be below 1, learning_rate above 0, got {self!r}"
+            )
+
+
+PAPER_TRAINING = Training(
+    epochs=100, least_steps=0, most_steps=10**9, batch_size=128, learning_rate=1e-3, warmup=0, cosine=False,
+    momentum=(0.9, 0.999), weight_decay=0.0, patience=10,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkKind:
+    """A fully connected network on the columns of a table."""
+
+    hidden: tuple[int, ...] = (64, 32)
+    dropout: float = 0.2
+    inputs: str = "rich"  # or "smooth", "quantile", "standard"
+    skip: bool = True  # whether the inputs also reach the outputs in a straight line
+    training: Training = Training()
+
+    def __post_init__(self) -> None:
+        if not all(width >= 1 for width in self.hidden) or not 0.0 <= self.dropout < 1.0:
+            raise InvalidInputError(f"hidden layers have units and dropout is in [0, 1), got {self!r}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleKind:
+    """Any torch module that gives pre-activations (n,), (n, 1) or (n, K) of rows, trained further from where it is.
+
+    `build` makes a fresh one for each member; a pre-trained backbone is built with its weights.
+    """
+
+    build: Callable[[], Any]
+    training: Training = Training()

@@ -1,0 +1,235 @@
+"""Fit the members of an ensemble, each on its own problem, and score rows that none of them has seen."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from obil.arrays import FloatArray, IntArray
+from obil.bregman.settings import NetworkKind
+from obil.errors import InvalidInputError
+from obil.estimators.recipes import EstimatorKind, Kind
+from obil.model.dense_network import DenseScorer
+from obil.model.features import FeatureMap
+from obil.model.scorers import EstimatorScorer, Scorer, floor_of
+from obil.problems.associated import associated_problem
+from obil.ratio.cross_fit import Split, fit_estimator, score_method
+from obil.ratio.freeze_trees import freeze_trees
+
+MISSING_TORCH = "networks are trained with torch, which is not installed: pip install 'obil[torch]', or member='trees'"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledRows:
+    """The rows to learn from."""
+
+    X: Any  # (N, d) matrix, or (N, ...) for a torch module
+    labels: IntArray  # (N,) class numbers
+    weights: FloatArray  # (N,)
+    n_classes: int
+    categories: tuple[int, ...]  # columns that hold codes
+    origin: IntArray  # (N,) which of the caller's rows each one is
+
+    def take(self, rows: IntArray) -> "LabelledRows":
+        """Return some of the rows."""
+        return replace(
+            self, X=self.X[rows], labels=self.labels[rows], weights=self.weights[rows], origin=self.origin[rows]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One member to fit: its kind and the class ratio of its problem."""
+
+    kind: Kind
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Options:
+    """What all members share."""
+
+    loss: Any
+    sampling: str = "undersample"
+    device: str = "cpu"
+    n_passes: int = 0  # with dropout, on the honest rows; 0 measures no variance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A fitted member: what serves, and what dropout passes need."""
+
+    plan: Plan
+    scorer: Scorer
+    fitted_network: Any = None  # bregman.members.FittedNetwork
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opinions:
+    """What members say of rows they have not seen."""
+
+    rows: IntArray  # (n,) which of the labelled rows
+    scores: FloatArray  # (n, M, K)
+    variances: FloatArray | None  # (n, M) over dropout passes
+
+
+def fit_members(
+    rows: LabelledRows,
+    plans: Sequence[Plan],
+    splits: Sequence[Split],
+    options: Options,
+    *,
+    refit: bool,
+    seed: int,
+    n_jobs: int | None,
+    progress: Any = None,
+) -> tuple[list[Member], Opinions]:
+    """Fit every plan on the training side of every split and score the other side; then, to `refit`, on all rows.
+
+    Without `refit` the members of the only split are the result.
+    """
+    everything = np.arange(len(rows.labels))
+    nothing = everything[:0]
+    sides = [*splits, *([(everything, nothing)] if refit else [])]
+    maps = [_feature_maps(rows.take(train), plans) for train, _ in sides]
+    jobs = (
+        delayed(_fit_and_score)(
+            rows.take(train), rows.X[test], plan, options, maps[side].get(_inputs(plan)), _seed(seed, side, number)
+        )
+        for side, (train, test) in enumerate(sides)
+        for number, plan in enumerate(plans)
+    )
+    results = list(_watched(Parallel(n_jobs=n_jobs, return_as="generator")(jobs), len(sides) * len(plans), progress))
+    by_side = [results[side * len(plans) : (side + 1) * len(plans)] for side in range(len(sides))]
+    members = [
+        _as_planned(member, plan, maps[-1].get(_inputs(plan)))
+        for (member, _, _), plan in zip(by_side[-1], plans, strict=True)
+    ]
+    honest = by_side[: len(splits)]
+    scores = np.concatenate([np.stack([scores for _, scores, _ in fold], axis=1) for fold in honest])
+    variances = None
+    if options.n_passes:
+        variances = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in honest])
+    return members, Opinions(np.concatenate([test for _, test in splits]), scores, variances)
+
+
+def _fit_and_score(
+    rows: LabelledRows, unseen: Any, plan: Plan, options: Options, features: FeatureMap | None, seed: int
+) -> tuple[Member, FloatArray, FloatArray | None]:
+    """Fit one member; return it with the scores of rows it has not seen and their variance."""
+    member = fit_member(rows, plan, options, features, seed)
+    scores, variance = np.empty((0, rows.n_classes)), np.empty(0) if options.n_passes else None
+    if len(unseen):
+        scores = member.scorer.scores(unseen)
+        variance = variance_of(member, unseen, n_passes=options.n_passes, seed=seed) if options.n_passes else None
+    return member, scores, variance
+
+
+def variance_of(member: Member, X: Any, *, n_passes: int, seed: int) -> FloatArray:
+    """Return the variance of a member's log ratios over dropout passes, (n,)."""
+    if member.fitted_network is None:
+        raise InvalidInputError(
+            "fusion='dropout' weighs networks by their dropout, and a scikit-learn member has none: use 'stacked'"
+        )
+    variance: FloatArray = member.fitted_network.variance(X, n_passes=n_passes, seed=seed)
+    return variance
+
+
+def fit_member(rows: LabelledRows, plan: Plan, options: Options, features: FeatureMap | None, seed: int) -> Member:
+    """Fit one member on its associated problem."""
+    problem = associated_problem(
+        rows.labels,
+        ratio=plan.ratio,
+        n_classes=rows.n_classes,
+        method=options.sampling,
+        random_state=seed,
+        sample_weight=None if (rows.weights == 1.0).all() else rows.weights,
+    )
+    if isinstance(plan.kind, EstimatorKind):
+        return Member(plan, _fit_estimator(plan.kind.estimator, rows, problem, seed))
+    fit_network = torch_part("members").fit_network
+    network = fit_network(
+        plan.kind,
+        rows.X,
+        rows.labels,
+        problem,
+        features=features,
+        loss=options.loss,
+        n_classes=rows.n_classes,
+        device=options.device,
+        seed=seed,
+    )
+    return Member(plan, network.scorer, network)
+
+
+def torch_part(name: str) -> Any:
+    """Return a module of `obil.bregman`, or say which extra it needs."""
+    from importlib import import_module  # noqa: PLC0415  # torch is paid for only by who trains networks
+
+    try:
+        return import_module(f"obil.bregman.{name}")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.split(".")[0] == "torch":
+            raise InvalidInputError(MISSING_TORCH) from None
+        raise
+
+
+def _fit_estimator(estimator: Any, rows: LabelledRows, problem: Any, seed: int) -> Scorer:
+    fresh = clone(estimator)
+    if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
+        fresh.set_params(random_state=seed)
+    weights = None if (problem.weights == problem.weights[0]).all() else problem.weights
+    X, labels = rows.X[problem.rows], rows.labels[problem.rows]
+    with threadpool_limits(1):  # threads that wait for each other, and sums in another order, help nobody
+        fitted = fit_estimator(fresh, X, labels, weights)
+        method = score_method(fitted)
+        floor = floor_of(np.asarray(fitted.predict_proba(X), dtype=np.float64)) if method == "predict_proba" else 0.0
+    balance = problem.balance
+    if weights is not None and not _takes_weights(fitted):
+        balance = np.bincount(labels, minlength=rows.n_classes) / len(labels)
+    frozen = freeze_trees(fitted, balance=balance, floor=floor)
+    return frozen or EstimatorScorer(fitted, method, balance, floor, rows.X.shape[1])
+
+
+def _takes_weights(fitted: Any) -> bool:
+    from sklearn.pipeline import Pipeline  # noqa: PLC0415
+    from sklearn.utils.validation import has_fit_parameter  # noqa: PLC0415
+
+    last = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
+    return bool(has_fit_parameter(last, "sample_weight"))
+
+
+def _inputs(plan: Plan) -> str | None:
+    return plan.kind.inputs if isinstance(plan.kind, NetworkKind) else None
+
+
+def _feature_maps(rows: LabelledRows, plans: Iterable[Plan]) -> dict[str | None, FeatureMap]:
+    """Learn each feature map that the plans need, from training rows alone."""
+    wanted = sorted({inputs for plan in plans if (inputs := _inputs(plan)) is not None})
+    if not wanted:
+        return {}
+    fit_feature_map = torch_part("inputs").fit_feature_map
+    return {inputs: fit_feature_map(rows.X, inputs=inputs, categories=rows.categories) for inputs in wanted}
+
+
+def _as_planned(member: Member, plan: Plan, features: FeatureMap | None) -> Member:
+    """Return the member with the very plan and map that others share: another process gave it copies."""
+    if features is None or not isinstance(member.scorer, DenseScorer):
+        return replace(member, plan=plan)
+    scorer = replace(member.scorer, features=features)
+    return replace(member, plan=plan, scorer=scorer, fitted_network=replace(member.fitted_network, scorer=scorer))
+
+
+def _seed(seed: int, side: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, side, number]).generate_state(1)[0])
+
+
+def _watched(results: Iterable[Any], total: int, progress: Any) -> Iterator[Any]:
+    for done, result in enumerate(results, start=1):
+        yield result
+        if progress is not None:
+            progress(done, total)

@@ -1,0 +1,408 @@
+"""The paper's ensemble as a scikit-learn classifier: members on associated problems, fused, then calibrated."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from obil.arrays import FloatArray, IntArray
+from obil.bregman.settings import ModuleKind
+from obil.data.splits import stratified_split, time_split
+from obil.errors import InvalidInputError
+from obil.estimators.ensemble_fit import LabelledRows, Member, Opinions, Options, Plan, fit_members, torch_part
+from obil.estimators.fusion import fuse
+from obil.estimators.ratio_classifier import fit_views
+from obil.estimators.ratio_face import RatioFace, class_shares
+from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
+from obil.estimators.refresh import best_members
+from obil.model.columns import ColumnEncoder
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel, View
+from obil.problems.associated import METHODS, class_ratio, target_ratios
+from obil.ratio.calibrate import CALIBRATIONS, fit_calibrator
+from obil.ratio.cross_fit import Split
+from obil.ratio.folds import choose_splits
+
+REFRESH_SHARE = 0.3  # of the new rows set aside, where the honest rows are otherwise cross-fitted
+MOST_REPEATS = 10  # whole-number weights are taken as repeated rows up to so many rows a row
+
+
+class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """Likelihood ratios from an ensemble of networks (and trees), each trained at a kinder class balance.
+
+    Every member is trained on an associated problem, the balance it saw is divided out, the log ratios are
+    fused, and the fused ratio is calibrated on rows that no member has seen. Columns may hold words (in a
+    DataFrame) and gaps. Training networks needs torch; serving them does not.
+
+    Parameters
+    ----------
+    n_members
+        Networks (or other members), one an associated problem.
+    ratios
+        The class ratio, most common to rarest, of each problem; "original" leaves all as the rows are. None means
+        the member's own: 1, 2, 5, 10 and the original for "mlp" and "paper", "original" for "tabular".
+    loss
+        "cross_entropy", "squared_error", "exponential", ... or a loss of `obil.bregman.losses`; None means the
+        member's own.
+    member
+        "tabular" (networks on ranks beside trees), "mlp" (the networks alone), "paper" (as printed: squared error,
+        standardised inputs), "trees"; or a scikit-learn classifier, a torch module, or a list of these.
+    fusion
+        "stacked" (weights that predict unseen rows best), "dropout" (the paper's: by the variance over dropout
+        passes), "mean"; None means the member's own.
+    mc_samples
+        Dropout passes.
+    sampling
+        How problems are made: "undersample", "oversample" or "weight".
+    cv
+        A number of folds, a splitter or (train, test) pairs to cross-fit the honest rows (members are then
+        refitted on all rows), or the share of rows set aside for them; None means the member's own.
+    calibration
+        As in `RatioClassifier`.
+    witnesses
+        Also fit cheap members on feature subsets, for `views`.
+    categorical_features
+        Columns of an array that hold codes; those of words in a DataFrame are found.
+    device
+        "cpu", "cuda", or "auto".
+    random_state
+        Seed of everything: same seed, same model, whatever `n_jobs` is.
+    n_jobs
+        Members fitted at once.
+    verbose
+        Show a progress bar.
+
+    Attributes
+    ----------
+    model_ : RatioModel
+        What serves, and what `obil.save` writes.
+    members_ : list
+        The fitted members.
+    classes_, prior_, holdout_
+        The user's classes, their shares in training, and the honest rows.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.arange(60.0).reshape(-1, 1)
+    >>> model = OBILClassifier(member=LogisticRegression(), n_members=3, random_state=0)
+    >>> model = model.fit(X, X[:, 0] + 7 * (X[:, 0] % 2) > 40)
+    >>> bool(model.predict_proba([[36.0]], prior=0.01)[0, 1] < model.predict_proba([[36.0]])[0, 1])
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_members: int = 5,
+        ratios: Sequence[float] | str | None = None,
+        loss: Any = None,
+        member: Any = "tabular",
+        fusion: str | None = None,
+        mc_samples: int = 30,
+        sampling: str = "undersample",
+        cv: Any = None,
+        calibration: str = "affine",
+        witnesses: bool = False,
+        categorical_features: Sequence[int] | None = None,
+        device: str = "cpu",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_members = n_members
+        self.ratios = ratios
+        self.loss = loss
+        self.member = member
+        self.fusion = fusion
+        self.mc_samples = mc_samples
+        self.sampling = sampling
+        self.cv = cv
+        self.calibration = calibration
+        self.witnesses = witnesses
+        self.categorical_features = categorical_features
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+        time: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Fit members, fuse and calibrate. A fit that fails or is interrupted leaves the classifier as it was.
+
+        `sample_weight` defines the population, `groups` stay on one side of every split, `time` makes the
+        honest rows blocks of time (or the last ones).
+        """
+        with self._all_or_nothing():
+            recipe = self._check_settings()
+            rows = self._prepared(X, y, sample_weight, recipe)
+            cv = recipe.cv if self.cv is None else self.cv
+            seed = self._seed()
+            splits = self._splits(rows, cv, groups, time, seed)
+            plans = self._plans(recipe, class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights))
+            options = self._options(recipe, rows.n_classes)
+            with self._progress(f"Fitting {len(plans)} members") as progress:
+                members, opinions = fit_members(
+                    rows, plans, splits, options, refit=not _is_share(cv), seed=seed, n_jobs=self.n_jobs,
+                    progress=progress,
+                )  # fmt: skip
+            self._finish(members, opinions, rows, recipe, seed, splits)
+        return self
+
+    def refresh(self, X: Any, y: Any, *, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Retrain on new labelled rows: new members join, and those that now predict worst leave.
+
+        Part of the rows is set aside; new members are fitted on the rest. The old and the new are judged by log loss
+        on the rows set aside, the best are kept, as many as before, and they are fused and calibrated anew.
+        Hand the result to a running `OnlineClassifier` (`online.model = refreshed`): its prior survives.
+        """
+        self._fitted()
+        with self._all_or_nothing():
+            recipe, old = self._check_settings(), list(self.members_)
+            known = self.classes_
+            rows = self._prepared(X, y, sample_weight, recipe, fresh=False)
+            if not np.array_equal(known, self.classes_):
+                raise InvalidInputError(
+                    f"refresh needs rows of each class {known.tolist()}, got {self.classes_.tolist()}"
+                )
+            seed = self._seed()
+            cv = recipe.cv if self.cv is None else self.cv
+            splits = self._splits(rows, cv if _is_share(cv) else REFRESH_SHARE, None, None, seed)
+            plans = self._plans(recipe, class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights))
+            options = self._options(recipe, rows.n_classes)
+            with self._progress(f"Fitting {len(plans)} new members") as progress:
+                new, opinions = fit_members(
+                    rows, plans, splits, options, refit=False, seed=seed, n_jobs=self.n_jobs, progress=progress
+                )
+            kept, opinions = best_members(old, new, opinions, rows, options, seed=seed)
+            self._finish(kept, opinions, rows, recipe, seed, splits)
+        return self
+
+    def views(self, X: Any) -> FloatArray:
+        """Return the log ratios of each witness, (n, V, K); V is 0 without `witnesses`."""
+        model = self._fitted()
+        return model.views(self._check_rows(X))
+
+    def _check_settings(self) -> Recipe:
+        recipe = recipe_of(self.member)
+        for name, chosen, known in (
+            ("fusion", self.fusion, (None, *FUSIONS)),
+            ("sampling", self.sampling, METHODS),
+            ("calibration", self.calibration, CALIBRATIONS),
+        ):
+            if chosen not in known:
+                raise InvalidInputError(f"{name} must be one of {', '.join(map(str, known))}, got {chosen!r}")
+        if not isinstance(self.n_members, Integral) or self.n_members < 1:
+            raise InvalidInputError(f"n_members must be a whole number of at least 1, got {self.n_members!r}")
+        if not isinstance(self.mc_samples, Integral) or self.mc_samples < 2:
+            raise InvalidInputError(f"mc_samples must be a whole number of at least 2, got {self.mc_samples!r}")
+        if isinstance(self.cv, Real) and not (self.cv >= 2 if isinstance(self.cv, Integral) else 0.0 < self.cv < 1.0):
+            raise InvalidInputError(f"cv must be at least 2 folds or a share of the rows, got {self.cv!r}")
+        return recipe
+
+    def _prepared(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: npt.ArrayLike | None,
+        recipe: Recipe,
+        *,
+        fresh: bool = True,
+    ) -> LabelledRows:
+        """Check the rows and put them in an order of their own, so that the order they came in changes nothing."""
+        if y is None:
+            self._learn_classes(X, y)
+        categories: tuple[int, ...] = tuple(self.categorical_features or ())
+        if any(isinstance(kind, ModuleKind) for kind in recipe.kinds):
+            matrix = np.asarray(X)
+            self.takes_any_shape_ = True
+        elif _has_names(X):
+            validate_data(self, X, reset=fresh, skip_check_array=True)
+            if fresh:
+                self.encoder_ = ColumnEncoder.fit(X)
+            matrix = self.encoder_.encode(X)
+            categories = (*categories, *self.encoder_.categories)
+        else:
+            matrix = validate_data(self, X, reset=fresh, dtype=np.float64, ensure_all_finite="allow-nan")
+        _, numbers = self._learn_classes(matrix, y)
+        weights = np.ones(len(numbers))
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64)
+            if (weights < 0.0).any():
+                raise InvalidInputError("sample_weight must not be negative")
+            class_shares(numbers, weights, self.classes_)
+        order, weights = _canonical_order(matrix, numbers, weights)
+        return LabelledRows(matrix[order], numbers[order], weights, len(self.classes_), categories, order)
+
+    def _splits(
+        self, rows: LabelledRows, cv: Any, groups: npt.ArrayLike | None, time: npt.ArrayLike | None, seed: int
+    ) -> list[Split]:
+        """Return (train, test) pairs of the rows in their own order; what the caller gave follows the caller's."""
+        for name, given in (("groups", groups), ("time", time)):
+            if given is not None and len(np.asarray(given)) <= rows.origin.max():
+                raise InvalidInputError(f"{name} must have one value a row, got {len(np.asarray(given))}")
+        by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
+        if not isinstance(cv, Real):
+            back = np.argsort(rows.origin, kind="stable")  # the caller's rows, those of weight 0 left out
+            caller = rows.take(back[np.unique(rows.origin[back], return_index=True)[1]])
+            pairs = choose_splits(
+                cv, caller.X, caller.labels, caller.labels, groups=groups, time=time, random_state=seed
+            )
+            return [
+                (np.flatnonzero(np.isin(rows.origin, train)), np.flatnonzero(np.isin(rows.origin, test)))
+                for train, test in pairs
+            ]
+        if not _is_share(cv):
+            return choose_splits(
+                cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed
+            )
+        if by_row[1] is not None:
+            train, test = time_split(by_row[1], test_share=float(cv))
+        else:
+            table = rows.X if np.ndim(rows.X) == 2 and groups is None else None
+            train, test = stratified_split(
+                rows.labels, test_share=float(cv), random_state=seed, groups=by_row[0], rows=table
+            )
+        for side in (train, test):
+            held = np.bincount(rows.labels[side], minlength=rows.n_classes)
+            if (held == 0).any():
+                rare = self.classes_[int(held.argmin())]
+                raise InvalidInputError(
+                    f"{cv:g} of the rows are set aside to calibrate, and class {rare!r} has too few rows (or groups) "
+                    "for both sides: one of them would hold a single class"
+                )
+        return [(train, test)]
+
+    def _plans(self, recipe: Recipe, original: float) -> list[Plan]:
+        if self.ratios == "original" or (self.ratios is None and not recipe.rebalances):
+            ratios: tuple[float, ...] = (original,) * self.n_members
+        elif isinstance(self.ratios, str):
+            raise InvalidInputError(f"ratios must be numbers or 'original', got {self.ratios!r:.40}")
+        else:
+            ratios = target_ratios(self.n_members, original) if self.ratios is None else tuple(self.ratios)
+        if not ratios:
+            raise InvalidInputError("ratios must name at least one class ratio, got none")
+        return [
+            *(Plan(kind, float(ratio)) for kind in recipe.kinds for ratio in ratios),
+            *(Plan(kind, original) for kind in recipe.whole),
+        ]
+
+    def _options(self, recipe: Recipe, n_classes: int) -> Options:
+        needs_torch = any(not isinstance(kind, EstimatorKind) for kind in (*recipe.kinds, *recipe.whole))
+        loss = torch_part("members").as_loss(self.loss or recipe.loss, n_classes) if needs_torch else None
+        device = self.device
+        if device == "auto":
+            device = torch_part("members").best_device() if needs_torch else "cpu"
+        n_passes = self.mc_samples if self._fusion(recipe) == "dropout" and self.n_members > 1 else 0
+        return Options(loss, self.sampling, device, n_passes)
+
+    def _fusion(self, recipe: Recipe) -> str:
+        return self.fusion or recipe.fusion
+
+    def _finish(
+        self,
+        members: list[Member],
+        opinions: Opinions,
+        rows: LabelledRows,
+        recipe: Recipe,
+        seed: int,
+        splits: list[Split],
+    ) -> None:
+        """Fuse and calibrate on the honest rows, and keep what serves."""
+        honest = rows.take(opinions.rows)
+        scorer, fused, temperature = fuse(
+            self._fusion(recipe), members, opinions, honest.X, honest.labels, honest.weights, seed=seed
+        )
+        calibrator = fit_calibrator(fused, honest.labels, honest.weights, method=self.calibration, random_state=seed)
+        views: tuple[View, ...] = ()
+        if self.witnesses:
+            views = fit_views(rows.X, rows.labels, rows.weights, splits, random_state=seed, n_jobs=self.n_jobs)
+        encoder = getattr(self, "encoder_", None)
+        self.members_, self.fusion_temperature_ = members, temperature
+        self.model_ = RatioModel(
+            scorer=scorer,
+            calibrator=calibrator,
+            classes_=self.classes_,
+            prior_=class_shares(rows.labels, rows.weights, self.classes_),
+            holdout_=Holdout.of(calibrator.apply(fused), honest.labels, honest.weights),
+            feature_names=None if encoder is None else encoder.names,
+            encoder=encoder,
+            view_members=views,
+            calibration=self.calibration,
+        )
+
+    def _check_rows(self, X: Any) -> Any:
+        if hasattr(self, "takes_any_shape_"):
+            return np.asarray(X)
+        if hasattr(self, "encoder_") and _has_names(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return X
+        return validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put back every attribute when a fit fails or is interrupted."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    @contextmanager
+    def _progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
+        if not self.verbose:
+            yield None
+            return
+        from rich.console import Console  # noqa: PLC0415  # only who asks for a bar needs them
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with Progress(console=Console(stderr=True)) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        kinds = (*(recipe := recipe_of(self.member)).kinds, *recipe.whole)
+        own = [get_tags(kind.estimator).input_tags for kind in kinds if isinstance(kind, EstimatorKind)]
+        tags.input_tags.allow_nan = all(input_tags.allow_nan for input_tags in own)
+        return tags
+
+
+def _is_share(cv: Any) -> bool:
+    return isinstance(cv, Real) and not isinstance(cv, Integral)
+
+
+def _has_names(X: Any) -> bool:
+    """Return whether X is a table whose columns have names, which scikit-learn takes only as text."""
+    return hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns)
+
+
+def _canonical_order(matrix: Any, numbers: IntArray, weights: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the order of rows by what they hold, whole-number weights as repeats, and the weights left to use.
+
+    A row of weight 2 is then exactly two rows, and one of weight 0 none.
+    """
+    counts = weights.astype(np.int64)
+    rows = np.arange(len(numbers))
+    if not (weights == 1.0).all() and (counts == weights).all() and counts.sum() <= MOST_REPEATS * len(numbers):
+        rows, weights = np.repeat(rows, counts), np.ones(int(counts.sum()))
+    if np.ndim(matrix) == 2:
+        order = np.lexsort((weights, numbers[rows], *matrix[rows].T[::-1]))
+        return rows[order], weights[order]
+    return rows, weights

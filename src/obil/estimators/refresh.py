@@ -1,0 +1,34 @@
+"""Choose who stays in an ensemble when new members arrive: those that predict new labelled rows best."""
+
+import numpy as np
+
+from obil.arrays import FloatArray, IntArray
+from obil.estimators.ensemble_fit import LabelledRows, Member, Opinions, Options, variance_of
+from obil.ratio.fuse import mean_log_loss
+from obil.ratio.linear import fit_linear
+
+
+def best_members(
+    old: list[Member], new: list[Member], opinions: Opinions, rows: LabelledRows, options: Options, *, seed: int
+) -> tuple[list[Member], Opinions]:
+    """Return the best of old and new members, as many as there were old, with their opinions of the honest rows.
+
+    The old have seen none of the rows; the new have not seen the honest ones. Of equals the newer stays.
+    """
+    honest = rows.take(opinions.rows)
+    candidates = [*new, *old]
+    scores = np.concatenate(
+        [opinions.scores, np.stack([member.scorer.scores(honest.X) for member in old], axis=1)], axis=1
+    )
+    losses = [_calibrated_loss(scores[:, m], honest.labels, honest.weights) for m in range(len(candidates))]
+    kept = sorted(np.argsort(losses, kind="stable")[: len(old)].tolist())
+    variances = None
+    if opinions.variances is not None:
+        of_old = [variance_of(member, honest.X, n_passes=options.n_passes, seed=seed) for member in old]
+        variances = np.concatenate([opinions.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
+    return [candidates[m] for m in kept], Opinions(opinions.rows, scores[:, kept], variances)
+
+
+def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray) -> float:
+    """Return the log loss of one member's scores after an offset and a slope of its own."""
+    return mean_log_loss(fit_linear(scores, labels, weights).apply(scores), labels, weights)

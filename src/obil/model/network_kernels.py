@@ -1,0 +1,128 @@
+"""The compiled kernels of served networks: inputs of rows, layers of one row, the ends of layers of many.
+
+They share one file because a cached kernel is not rebuilt when one that it calls in another file changes.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray
+from obil.compiled import compiled, inlined
+
+Float32Array = npt.NDArray[np.float32]
+CURVE, LEVEL, GAP = 0, 1, 2  # what an input is made of
+LARGEST_INPUT = 1e4  # beyond every standardised number that means something; keeps float32 finite
+
+
+@inlined
+def encode_row(row: FloatArray, layout: IntArray, curves: FloatArray, straight: bool, inputs: Float32Array) -> bool:
+    """Write the inputs of one row, (d,), into `inputs`; return whether every number was finite or missing."""
+    for j in range(row.shape[0]):
+        if np.isinf(row[j]):
+            return False
+    for place in range(layout.shape[0]):
+        x, kind, first, last = row[layout[place, 0]], layout[place, 1], layout[place, 2], layout[place, 3]
+        if kind == GAP:
+            inputs[place] = 1.0 if np.isnan(x) else 0.0
+        elif kind == LEVEL:
+            inputs[place] = 1.0 if x == curves[0, first] else 0.0
+        elif np.isnan(x):
+            inputs[place] = 0.0
+        else:
+            low, high = first, last - 1  # the segment that holds x, by bisection
+            while high - low > 1:
+                middle = (low + high) // 2
+                if curves[0, middle] <= x:
+                    low = middle
+                else:
+                    high = middle
+            below, width = x - curves[0, low], curves[0, high] - curves[0, low]
+            if np.isinf(width):  # the difference of two numbers near the end of float64: halves have one
+                below, width = 0.5 * x - 0.5 * curves[0, low], 0.5 * curves[0, high] - 0.5 * curves[0, low]
+            share = below / width
+            if not straight:
+                share = min(max(share, 0.0), 1.0)
+            value = curves[1, low] + share * (curves[1, high] - curves[1, low])
+            inputs[place] = min(max(value, -LARGEST_INPUT), LARGEST_INPUT)
+    return True
+
+
+@compiled
+def encode_rows(rows: FloatArray, layout: IntArray, curves: FloatArray, straight: bool, inputs: Float32Array) -> bool:
+    """Write the inputs of rows, (n, d), into `inputs`; return whether every number was finite or missing."""
+    sound = True
+    for r in range(rows.shape[0]):
+        sound &= encode_row(rows[r], layout, curves, straight, inputs[r])
+    return sound
+
+
+@compiled
+def layer_of_row(layer: Float32Array, hidden: Float32Array, following: Float32Array, rectify: bool) -> None:
+    """Write the outputs of one layer, (inputs + 1, outputs) with the biases last, of one row."""
+    n_in, n_out = layer.shape[0] - 1, layer.shape[1]
+    for j in range(n_out):
+        following[j] = layer[n_in, j]
+    for i in range(n_in):
+        factor = hidden[i]
+        if factor != 0.0:  # about half of the units are off
+            for j in range(n_out):
+                following[j] += factor * layer[i, j]
+    if rectify:
+        for j in range(n_out):
+            following[j] = max(following[j], np.float32(0.0))
+
+
+@compiled
+def stack_row(
+    rows: FloatArray,
+    layout: IntArray,
+    curves: FloatArray,
+    straight: bool,
+    layers: tuple[Float32Array, ...],
+    fusion: FloatArray,
+    weigher: tuple[Float32Array, Float32Array],
+) -> float:
+    """Return the fused raw score of one row, (1, d); NaN where a number is infinite.
+
+    `layers` are (M, inputs + 1, outputs) each; `fusion` holds the members' log balances and their weights, (2, M);
+    `weigher` has two layers, empty where the weights are fixed.
+    """
+    n_members, n_layers = layers[0].shape[0], len(layers)
+    widest = max(layers[0].shape[1], weigher[0].shape[1], weigher[1].shape[1])
+    for layer in range(n_layers):
+        widest = max(widest, layers[layer].shape[2])
+    inputs = np.empty(layers[0].shape[1] - 1, dtype=np.float32)
+    if not encode_row(rows[0], layout, curves, straight, inputs):
+        return np.nan
+    hidden = np.empty(widest, dtype=np.float32)
+    following = np.empty(widest, dtype=np.float32)
+    weights = fusion[1].copy()
+    if weigher[0].shape[0] > 0:
+        layer_of_row(weigher[0], inputs, hidden, True)
+        layer_of_row(weigher[1], hidden, following, False)
+        highest = following[0]
+        for m in range(n_members):
+            highest = max(highest, following[m])
+        total = 0.0
+        for m in range(n_members):
+            weights[m] = np.exp(np.float64(following[m]) - np.float64(highest))
+            total += weights[m]
+        for m in range(n_members):
+            weights[m] /= total
+    fused = 0.0
+    for m in range(n_members):
+        layer_of_row(layers[0][m], inputs, hidden, n_layers > 1)
+        for layer in range(1, n_layers):
+            layer_of_row(layers[layer][m], hidden, following, layer < n_layers - 1)
+            hidden, following = following, hidden
+        fused += weights[m] * (2.0 * np.float64(hidden[0]) - fusion[0, m])
+    return fused
+
+
+@compiled
+def end_layer(hidden: Float32Array, biases: Float32Array, rectify: bool) -> None:
+    """Add the biases of a layer to many rows, (n, outputs), and rectify, in one pass over memory."""
+    for r in range(hidden.shape[0]):
+        for j in range(hidden.shape[1]):
+            value = hidden[r, j] + biases[j]
+            hidden[r, j] = max(value, np.float32(0.0)) if rectify else value
