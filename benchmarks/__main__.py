@@ -29,7 +29,11 @@ def main() -> int:
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     console, missed = Console(), 0
     for name in arguments.names or BENCHMARKS:
-        module, settings, bounds = load(name, quick=arguments.quick, folder=FOLDER)
+        try:
+            module, settings, bounds = load(name, quick=arguments.quick, folder=FOLDER)
+        except ModuleNotFoundError as error:
+            console.print(f"{name}: skipped, {error.name} is not installed (make bench EXTRAS=all)")
+            continue
         with console.status(f"{name}..."):
             figures = module.measure(settings)
         record = {

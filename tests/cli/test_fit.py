@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +42,8 @@ def test_words_gaps_semicolons_and_decimal_commas_give_a_model_that_separates(tm
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "hist_gradient_boosting"])
 def test_every_model_with_words_and_gaps_can_be_saved_and_scores_alike_when_loaded(name: str, here: Path) -> None:
+    if name == "obil":
+        pytest.importorskip("torch", reason="needs the torch extra")
     record = fitted("train.csv", "--target", "ill", "--drop", "score", "--model", name, "--out", "other")
     assert record["auc"]["value"] > 0.7  # type: ignore[index]
     result = obil("predict", "other", "new.csv")
@@ -177,3 +183,34 @@ def test_brackets_in_a_label_are_text_and_not_markup(here: Path) -> None:
 def test_an_older_model_at_the_same_place_is_replaced(here: Path) -> None:
     fitted("train.csv", "--target", "ill", "--model", "logistic", "--out", "model", "--positive", "no")
     assert package.load("model").classes_.tolist() == ["yes", "no"]
+
+
+def test_an_interrupted_fit_of_many_members_writes_nothing_and_says_so_in_a_line(tmp_path: Path) -> None:
+    """The interrupt comes once the first members are being fitted: torch is loaded by then."""
+    pytest.importorskip("torch", reason="needs the torch extra")
+    rng = np.random.default_rng(0)
+    labels = rng.random(20_000) < 0.1
+    table = tmp_path / "t.csv"
+    np.savetxt(
+        table, np.column_stack([rng.normal(size=(20_000, 4)) + labels[:, None], labels]),
+        delimiter=",", header="a,b,c,d,y", comments="", fmt="%.4g",
+    )  # fmt: skip
+    start = "from obil.cli.main import app; app()"
+    command = [sys.executable, "-c", start, "fit", str(table), "--target", "y", "--model", "obil"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "model")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while "libtorch_cpu" not in Path(f"/proc/{process.pid}/maps").read_text():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        time.sleep(2.0)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode not in (0, None)
+    assert "Traceback" not in out + err
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from obil.arrays import FloatArray, IntArray
 from obil.bregman.settings import NetworkKind
 from obil.errors import InvalidInputError
+from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import EstimatorKind, Kind
 from obil.model.dense_network import DenseScorer
 from obil.model.features import FeatureMap
@@ -21,24 +22,6 @@ from obil.ratio.cross_fit import Split, fit_estimator, score_method
 from obil.ratio.freeze_trees import freeze_trees
 
 MISSING_TORCH = "networks are trained with torch, which is not installed: pip install 'obil[torch]', or member='trees'"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledRows:
-    """The rows to learn from."""
-
-    X: Any  # (N, d) matrix, or (N, ...) for a torch module
-    labels: IntArray  # (N,) class numbers
-    weights: FloatArray  # (N,)
-    n_classes: int
-    categories: tuple[int, ...]  # columns that hold codes
-    origin: IntArray  # (N,) which of the caller's rows each one is
-
-    def take(self, rows: IntArray) -> "LabelledRows":
-        """Return some of the rows."""
-        return replace(
-            self, X=self.X[rows], labels=self.labels[rows], weights=self.weights[rows], origin=self.origin[rows]
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from obil.arrays import FloatArray, IntArray
+from obil.arrays import FloatArray
 from obil.bregman.settings import ModuleKind
-from obil.data.splits import stratified_split, time_split
 from obil.errors import InvalidInputError
-from obil.estimators.ensemble_fit import LabelledRows, Member, Opinions, Options, Plan, fit_members, torch_part
+from obil.estimators.ensemble_fit import Member, Opinions, Options, Plan, fit_members, torch_part
 from obil.estimators.fusion import fuse
+from obil.estimators.labelled_rows import LabelledRows, honest_splits, is_share
 from obil.estimators.ratio_classifier import fit_views
 from obil.estimators.ratio_face import RatioFace, class_shares
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
@@ -27,10 +27,8 @@ from obil.model.ratio_model import RatioModel, View
 from obil.problems.associated import METHODS, class_ratio, target_ratios
 from obil.ratio.calibrate import CALIBRATIONS, fit_calibrator
 from obil.ratio.cross_fit import Split
-from obil.ratio.folds import choose_splits
 
 REFRESH_SHARE = 0.3  # of the new rows set aside, where the honest rows are otherwise cross-fitted
-MOST_REPEATS = 10  # whole-number weights are taken as repeated rows up to so many rows a row
 
 
 class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -149,12 +147,12 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             rows = self._prepared(X, y, sample_weight, recipe)
             cv = recipe.cv if self.cv is None else self.cv
             seed = self._seed()
-            splits = self._splits(rows, cv, groups, time, seed)
+            splits = honest_splits(rows, cv, groups=groups, time=time, seed=seed)
             plans = self._plans(recipe, class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights))
             options = self._options(recipe, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} members") as progress:
                 members, opinions = fit_members(
-                    rows, plans, splits, options, refit=not _is_share(cv), seed=seed, n_jobs=self.n_jobs,
+                    rows, plans, splits, options, refit=not is_share(cv), seed=seed, n_jobs=self.n_jobs,
                     progress=progress,
                 )  # fmt: skip
             self._finish(members, opinions, rows, recipe, seed, splits)
@@ -178,7 +176,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
                 )
             seed = self._seed()
             cv = recipe.cv if self.cv is None else self.cv
-            splits = self._splits(rows, cv if _is_share(cv) else REFRESH_SHARE, None, None, seed)
+            splits = honest_splits(rows, cv if is_share(cv) else REFRESH_SHARE, seed=seed)
             plans = self._plans(recipe, class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights))
             options = self._options(recipe, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} new members") as progress:
@@ -242,47 +240,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             if (weights < 0.0).any():
                 raise InvalidInputError("sample_weight must not be negative")
             class_shares(numbers, weights, self.classes_)
-        order, weights = _canonical_order(matrix, numbers, weights)
-        return LabelledRows(matrix[order], numbers[order], weights, len(self.classes_), categories, order)
-
-    def _splits(
-        self, rows: LabelledRows, cv: Any, groups: npt.ArrayLike | None, time: npt.ArrayLike | None, seed: int
-    ) -> list[Split]:
-        """Return (train, test) pairs of the rows in their own order; what the caller gave follows the caller's."""
-        for name, given in (("groups", groups), ("time", time)):
-            if given is not None and len(np.asarray(given)) <= rows.origin.max():
-                raise InvalidInputError(f"{name} must have one value a row, got {len(np.asarray(given))}")
-        by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
-        if not isinstance(cv, Real):
-            back = np.argsort(rows.origin, kind="stable")  # the caller's rows, those of weight 0 left out
-            caller = rows.take(back[np.unique(rows.origin[back], return_index=True)[1]])
-            pairs = choose_splits(
-                cv, caller.X, caller.labels, caller.labels, groups=groups, time=time, random_state=seed
-            )
-            return [
-                (np.flatnonzero(np.isin(rows.origin, train)), np.flatnonzero(np.isin(rows.origin, test)))
-                for train, test in pairs
-            ]
-        if not _is_share(cv):
-            return choose_splits(
-                cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed
-            )
-        if by_row[1] is not None:
-            train, test = time_split(by_row[1], test_share=float(cv))
-        else:
-            table = rows.X if np.ndim(rows.X) == 2 and groups is None else None
-            train, test = stratified_split(
-                rows.labels, test_share=float(cv), random_state=seed, groups=by_row[0], rows=table
-            )
-        for side in (train, test):
-            held = np.bincount(rows.labels[side], minlength=rows.n_classes)
-            if (held == 0).any():
-                rare = self.classes_[int(held.argmin())]
-                raise InvalidInputError(
-                    f"{cv:g} of the rows are set aside to calibrate, and class {rare!r} has too few rows (or groups) "
-                    "for both sides: one of them would hold a single class"
-                )
-        return [(train, test)]
+        return LabelledRows.in_order(matrix, numbers, weights, classes=self.classes_, categories=categories)
 
     def _plans(self, recipe: Recipe, original: float) -> list[Plan]:
         if self.ratios == "original" or (self.ratios is None and not recipe.rebalances):
@@ -384,25 +342,6 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         return tags
 
 
-def _is_share(cv: Any) -> bool:
-    return isinstance(cv, Real) and not isinstance(cv, Integral)
-
-
 def _has_names(X: Any) -> bool:
     """Return whether X is a table whose columns have names, which scikit-learn takes only as text."""
     return hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns)
-
-
-def _canonical_order(matrix: Any, numbers: IntArray, weights: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the order of rows by what they hold, whole-number weights as repeats, and the weights left to use.
-
-    A row of weight 2 is then exactly two rows, and one of weight 0 none.
-    """
-    counts = weights.astype(np.int64)
-    rows = np.arange(len(numbers))
-    if not (weights == 1.0).all() and (counts == weights).all() and counts.sum() <= MOST_REPEATS * len(numbers):
-        rows, weights = np.repeat(rows, counts), np.ones(int(counts.sum()))
-    if np.ndim(matrix) == 2:
-        order = np.lexsort((weights, numbers[rows], *matrix[rows].T[::-1]))
-        return rows[order], weights[order]
-    return rows, weights

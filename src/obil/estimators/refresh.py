@@ -3,7 +3,8 @@
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.estimators.ensemble_fit import LabelledRows, Member, Opinions, Options, variance_of
+from obil.estimators.ensemble_fit import Member, Opinions, Options, variance_of
+from obil.estimators.labelled_rows import LabelledRows
 from obil.ratio.fuse import mean_log_loss
 from obil.ratio.linear import fit_linear
 

@@ -1,0 +1,114 @@
+"""Hold labelled rows in an order of their own, and deal out those that members must not see."""
+
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray
+from obil.data.splits import stratified_split, time_split
+from obil.errors import InvalidInputError
+from obil.ratio.cross_fit import Split
+from obil.ratio.folds import choose_splits
+
+MOST_REPEATS = 10  # whole-number weights are taken as repeated rows up to so many rows a row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledRows:
+    """The rows to learn from."""
+
+    X: Any  # (N, d) matrix, or (N, ...) for a torch module
+    labels: IntArray  # (N,) class numbers
+    weights: FloatArray  # (N,)
+    classes: npt.NDArray[Any]  # (K,) the user's own
+    categories: tuple[int, ...]  # columns that hold codes
+    origin: IntArray  # (N,) which of the caller's rows each one is
+
+    @classmethod
+    def in_order(
+        cls,
+        X: Any,
+        labels: IntArray,
+        weights: FloatArray,
+        *,
+        classes: npt.NDArray[Any],
+        categories: tuple[int, ...] = (),
+    ) -> "LabelledRows":
+        """Return the rows of a table in the order of what they hold, so that the order they came in changes nothing.
+
+        Whole-number weights become repeats: a row of weight 2 is then exactly two rows, and one of weight 0 none.
+        """
+        counts = weights.astype(np.int64)
+        origin = np.arange(len(labels))
+        if not (weights == 1.0).all() and (counts == weights).all() and counts.sum() <= MOST_REPEATS * len(labels):
+            origin, weights = np.repeat(origin, counts), np.ones(int(counts.sum()))
+        if np.ndim(X) == 2:
+            order = np.lexsort((weights, labels[origin], *X[origin].T[::-1]))
+            origin, weights = origin[order], weights[order]
+        return cls(X[origin], labels[origin], weights, classes, categories, origin)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return len(self.classes)
+
+    def take(self, rows: IntArray) -> "LabelledRows":
+        """Return some of the rows."""
+        return replace(
+            self, X=self.X[rows], labels=self.labels[rows], weights=self.weights[rows], origin=self.origin[rows]
+        )
+
+
+def honest_splits(
+    rows: LabelledRows, cv: Any, *, groups: npt.ArrayLike | None = None, time: npt.ArrayLike | None = None, seed: int
+) -> list[Split]:
+    """Return (train, test) pairs of the rows: one where `cv` is a share, else those of the folds or of a splitter.
+
+    `groups`, `time` and given pairs follow the caller's rows.
+    """
+    for name, given in (("groups", groups), ("time", time)):
+        if given is not None and len(np.asarray(given)) <= rows.origin.max():
+            raise InvalidInputError(f"{name} must have one value a row, got {len(np.asarray(given))}")
+    by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
+    if is_share(cv):
+        return [_set_aside(rows, float(cv), groups=by_row[0], time=by_row[1], seed=seed)]
+    if isinstance(cv, Integral):
+        return choose_splits(cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed)
+    if hasattr(cv, "split"):  # it deals out the caller's rows, those of weight 0 left out
+        own, first = np.unique(rows.origin, return_index=True)
+        caller = rows.take(first)
+        given_groups = None if groups is None else np.asarray(groups)[own]
+        pairs = [(own[train], own[test]) for train, test in cv.split(caller.X, caller.labels, given_groups)]
+    else:
+        pairs = choose_splits(cv, rows.X, rows.labels, rows.labels, groups=None, time=None, random_state=seed)
+    return [
+        (np.flatnonzero(np.isin(rows.origin, train)), np.flatnonzero(np.isin(rows.origin, test)))
+        for train, test in pairs
+    ]
+
+
+def is_share(cv: Any) -> bool:
+    """Return whether `cv` is a share of the rows, and not a number of folds, a splitter or pairs."""
+    return isinstance(cv, Real) and not isinstance(cv, Integral)
+
+
+def _set_aside(
+    rows: LabelledRows, share: float, *, groups: npt.NDArray[Any] | None, time: npt.NDArray[Any] | None, seed: int
+) -> Split:
+    if time is not None:
+        train, test = time_split(time, test_share=share)
+    else:
+        table = rows.X if np.ndim(rows.X) == 2 and groups is None else None
+        train, test = stratified_split(rows.labels, test_share=share, random_state=seed, groups=groups, rows=table)
+    for side in (train, test):
+        held = np.bincount(rows.labels[side], minlength=rows.n_classes)
+        if (held == 0).any():
+            rare = rows.classes[int(held.argmin())]
+            raise InvalidInputError(
+                f"{share:g} of the rows are set aside to calibrate, and class {rare!r} has too few rows (or groups) "
+                "for both sides: one of them would hold a single class"
+            )
+    return train, test
