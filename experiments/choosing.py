@@ -232,7 +232,7 @@ def _ensemble_tables(figures: dict[str, float], settings: Settings) -> list[str]
         f"`mlp` networks, cross-entropy, {settings['splits']} splits (seeds from {settings['first_seed']}), 30 % test; "
         "affine calibration on 20 % of the training rows. Undersample, oversample, weight: how the problems at the "
         "paper's ratios are made; original: every network sees all rows at the balance they have. Log loss at the "
-        "training prior. Seconds are those of one core, of members, dropout passes and fusion.\n",
+        "training prior. Seconds are of one core, for members, dropout passes and fusion.\n",
     ]
     shown = False
     for name in settings["sets"]:

@@ -11,8 +11,9 @@ from experiments.choices.measures import Measures, measured, prior_at
 from obil.arrays import FloatArray, IntArray
 from obil.bregman.members import as_loss
 from obil.data.splits import stratified_split
-from obil.estimators.ensemble_fit import LabelledRows, Member, Opinions, Options, Plan, fit_members, variance_of
+from obil.estimators.ensemble_fit import Member, Opinions, Options, Plan, fit_members, variance_of
 from obil.estimators.fusion import fuse
+from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import NETWORK, TREES
 from obil.problems.associated import class_ratio, target_ratios
 from obil.ratio.calibrate import fit_calibrator
@@ -70,7 +71,7 @@ class _Fitted:
         X, labels = loaded(name)
         split = stratified_split(labels, test_share=0.3, random_state=seed, rows=X)
         count = len(split.train)
-        rows = LabelledRows(X[split.train], labels[split.train], np.ones(count), 2, (), np.arange(count))
+        rows = LabelledRows(X[split.train], labels[split.train], np.ones(count), np.arange(2), (), np.arange(count))
         inner = stratified_split(rows.labels, test_share=0.2, random_state=seed, rows=rows.X)
         ratio = class_ratio(rows.labels[inner.train], n_classes=2)
         if family == "original":
@@ -78,7 +79,7 @@ class _Fitted:
         else:
             targets = target_ratios(10 if family == "undersample" else 5, ratio)
             plans = [Plan(NETWORK, target) for target in targets]
-        marks = [time.perf_counter()]
+        marks = [time.process_time()]
         members, opinions = fit_members(
             rows,
             plans,
@@ -87,16 +88,16 @@ class _Fitted:
             refit=False,
             seed=seed,
             n_jobs=None,
-            progress=lambda done, total: marks.append(time.perf_counter()),  # noqa: ARG005
+            progress=lambda done, total: marks.append(time.process_time()),  # noqa: ARG005
         )
         honest = rows.take(opinions.rows)
-        variances, passes = [], [time.perf_counter()]
+        variances, passes = [], [time.process_time()]
         for member in members:
             networks = member.fitted_network is not None
             variances.append(
                 variance_of(member, honest.X, n_passes=n_passes, seed=seed) if networks else np.zeros(len(honest.X))
             )
-            passes.append(time.perf_counter())
+            passes.append(time.process_time())
         return cls(
             members,
             Opinions(opinions.rows, opinions.scores, np.stack(variances, axis=1)),
@@ -110,7 +111,7 @@ class _Fitted:
 
     def measures(self, chosen: list[int], how: str) -> Measures:
         """Fuse the chosen members and calibrate on the honest rows; measure the test rows."""
-        started = time.perf_counter()
+        started = time.process_time()
         variances = self.opinions.variances
         opinions = Opinions(
             self.opinions.rows,
@@ -121,7 +122,7 @@ class _Fitted:
         honest = self.honest
         scorer, fused, _ = fuse(how, members, opinions, honest.X, honest.labels, honest.weights, seed=self.seed)
         calibrator = fit_calibrator(fused, honest.labels, honest.weights)
-        seconds = time.perf_counter() - started + sum(self.seconds[i] for i in chosen)
+        seconds = time.process_time() - started + sum(self.seconds[i] for i in chosen)
         if how == "dropout":
             seconds += sum(self.variance_seconds[i] for i in chosen)
         rows, labels = self.test

@@ -1,5 +1,6 @@
 """The measurements behind docs/choosing.md run, and those with a closed form agree with it."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,12 @@ def test_a_frozen_body_stays_as_it_was() -> None:
     train(network, data, loss=named_loss("cross_entropy"), settings=Training(epochs=1, least_steps=0), rng=rng)
     changed = {name for name, values in network.state_dict().items() if not torch.equal(values, before[name])}
     assert changed == {"hidden.weight", "hidden.bias", "output.weight", "output.bias"}
+
+
+def test_every_figure_on_the_page_is_in_the_tables() -> None:
+    docs = Path(choosing.__file__).parent.parent / "docs"
+    page, _, _ = (docs / "choosing.md").read_text().partition("## Tried")  # what follows is from another study
+    tables = (docs / "results" / "choosing.md").read_text()
+    figures = set(re.findall(r"\d+\.\d+(?:e-\d+)?", page)) | set(re.findall(r"\d+%", page))
+    assert len(figures) > 40
+    assert not {figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", tables)}
