@@ -55,7 +55,7 @@ def _fitting(X: FloatArray, y: Any, fits: int) -> dict[str, float]:
     }
     seconds = dict.fromkeys(works, 0.0)
     works["one_network"](0)  # what is compiled and imported on first use is not measured
-    for seed in range(fits):  # early stopping makes single fits differ: sums over seeds are compared
+    for seed in range(fits):  # machines have slow moments: sums over seeds, taken in turns, are compared
         for name, work in works.items():
             started = time.perf_counter()
             work(seed)

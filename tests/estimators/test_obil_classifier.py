@@ -1,5 +1,6 @@
 """The ensemble: honest rows stay unseen, balances are divided out, a seed decides everything, a fit is whole or not."""
 
+import pickle
 import sys
 from typing import Any, ClassVar
 
@@ -7,9 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from obil import OBILClassifier, OnlineClassifier, load, save
 from obil.bayes.posterior import posterior
@@ -160,6 +165,109 @@ def test_refresh_keeps_members_that_are_still_right() -> None:
     assert any(member is other for member in model.members_ for other in before)
 
 
+def test_refresh_keeps_as_many_members_of_each_kind() -> None:
+    stream, new = draw(1_500, seed=1), draw(1_500, seed=2)
+    kinds = [LogisticRegression(), RandomForestClassifier(20), DummyClassifier(strategy="prior")]
+    model = OBILClassifier(member=kinds, n_members=2, random_state=0).fit(stream.features, stream.labels)
+    before = [member.plan.group for member in model.members_]
+    model.refresh(new.features, new.labels).refresh(stream.features + 0.01, stream.labels)
+    assert sorted(member.plan.group for member in model.members_) == sorted(before) == [0, 0, 1, 1, 2, 2]
+
+
+def test_members_that_give_margins_are_calibrated_on_their_own_scale() -> None:
+    """With C = .001 the margins are 40 times too small: a slope near 1, as for probabilities, would keep them so."""
+    stream, fresh = draw(2_000), draw(4_000, 0.5, seed=1)
+    model = OBILClassifier(member=LinearSVC(C=0.001), n_members=3, random_state=0).fit(stream.features, stream.labels)
+    assert abs(error_between(model, fresh).mean()) < 0.5
+    ratios = model.log_ratios(fresh.features)[:, 1]
+    assert np.polyfit(fresh.log_ratios[:, 1], ratios, 1)[0] == pytest.approx(1.0, abs=0.3)
+    mixed = OBILClassifier(member=[LinearSVC(), LogisticRegression()])
+    with pytest.raises(InvalidInputError, match="CalibratedClassifierCV"):
+        mixed.fit(stream.features, stream.labels)
+
+
+def test_copies_of_a_weighted_row_stay_on_one_side() -> None:
+    X, y = numbered()
+    weights = np.full(len(y), 3.0)
+    weights[7] = 900.0  # heavy enough to be dealt out, were it 900 rows of their own
+    for cv in (0.3, 3):
+        Witness.shown.clear()
+        model = OBILClassifier(member=Witness(), n_members=1, ratios="original", cv=cv, random_state=0)
+        model.fit(X, y, sample_weight=weights)
+        rows_held_out = len(model.holdout_.labels)
+        seen = Witness.shown[0]
+        total = weights[[int(number) for number in seen]].sum()
+        if cv == 0.3:
+            assert total + rows_held_out == weights.sum()  # no row is on both sides
+        else:
+            assert set.intersection(*Witness.shown[:3]) == set()
+
+
+def test_at_the_original_balance_a_member_sees_every_row_of_its_side() -> None:
+    """23 positives in 1,000 leave each fold with another ratio: none of them may be thinned to the overall one."""
+    rng = np.random.default_rng(0)
+    X = np.stack([np.arange(1_000.0), rng.normal(size=1_000)], axis=1)
+    y = (np.arange(1_000) % 43 == 0).astype(int)
+    Witness.shown.clear()
+    OBILClassifier(member=Witness(), ratios="original", n_members=1, cv=5, random_state=0).fit(X, y)
+    assert sum(len(shown) for shown in Witness.shown) == 4 * 1_000 + 1_000
+
+
+def test_a_column_of_gaps_and_one_with_a_single_value_are_no_obstacle() -> None:
+    stream = draw(300)
+    single = np.full(300, np.nan)
+    single[5] = 1.0
+    X = np.column_stack([stream.features, np.full(300, np.nan), single])
+    model = OBILClassifier(member="trees", cv=2, random_state=0).fit(X, stream.labels)
+    assert np.isfinite(model.log_ratios(X)).all()
+
+
+def test_a_fit_on_another_kind_of_rows_forgets_the_columns_of_the_last(tmp_path: Any) -> None:
+    stream = draw(300)
+    table = pd.DataFrame({"a": stream.features[:, 0], "b": stream.features[:, 1], "c": 1.0})
+    model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(table, stream.labels)
+    model.fit(stream.features, stream.labels)
+    assert model.model_.encoder is None
+    save(model, tmp_path / "model")
+    assert load(tmp_path / "model").scorer.n_features == 2
+    with pytest.raises(InvalidInputError, match="fitted on an array"):
+        model.refresh(table[["a", "b"]], stream.labels)
+
+
+def test_the_seed_reaches_into_pipelines() -> None:
+    stream = draw(400)
+    member = make_pipeline(StandardScaler(), RandomForestClassifier(5))
+    one, two = (
+        OBILClassifier(member=member, cv=2, random_state=0).fit(stream.features, stream.labels) for _ in range(2)
+    )
+    assert np.array_equal(one.log_ratios(stream.features), two.log_ratios(stream.features))
+
+
+def test_given_splits_may_be_masks_and_must_be_honest() -> None:
+    X, y = numbered()
+    held_out = np.arange(len(y)) % 3 == 0
+    model = OBILClassifier(member=Witness(), n_members=1, cv=[(~held_out, held_out)], random_state=0).fit(X, y)
+    assert len(model.holdout_.labels) == held_out.sum()
+    for pairs, message in (
+        ([(np.arange(300), np.arange(100))], "share no row"),
+        ([(np.arange(100), np.array([300]))], "rows 0 to 299"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            OBILClassifier(member=Witness(), cv=pairs).fit(X, y)
+    with pytest.raises(InvalidInputError, match="one value a row"):
+        OBILClassifier(member=Witness()).fit(X, y, groups=np.arange(600))
+
+
+def test_arrays_are_as_good_as_lists_for_settings() -> None:
+    X, y = numbered()
+    model = OBILClassifier(
+        member="trees", ratios=np.array([1.0, 2.0]), categorical_features=np.array([0]), cv=2, random_state=0
+    )
+    assert len(model.fit(X, y).members_) == 5
+    with pytest.raises(InvalidInputError, match="categorical_features"):
+        clone(model).set_params(categorical_features=[2]).fit(X, y)
+
+
 def test_refresh_refuses_rows_that_lack_a_class_and_changes_nothing() -> None:
     stream = draw(500)
     model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(stream.features, stream.labels)
@@ -275,8 +383,10 @@ class TestNetworks:
             assert abs(error.mean()) < 0.45
             assert error.std() < 0.8
             assert len(model.members_) == 5
-            original = (stream.labels == 0).sum() / stream.labels.sum()
-            assert [member.plan.ratio for member in model.members_] == [1, 2, 5, min(10, original), original]
+            ratios = [member.plan.ratio for member in model.members_]
+            assert ratios[:3] == [1, 2, 5]
+            assert set(ratios[3:]) <= {10.0, None}  # None: as the rows are, here about 10 to 1
+            assert ratios[4] is None
 
     def test_the_same_seed_gives_the_same_model_whatever_n_jobs(self) -> None:
         stream = draw(500)
@@ -375,6 +485,35 @@ class TestNetworks:
         assert np.array_equal(loaded.log_ratios(stream.features), model.log_ratios(stream.features))
         one_by_one = np.concatenate([loaded.log_ratios(row[None]) for row in stream.features])
         assert np.allclose(one_by_one, loaded.log_ratios(stream.features), rtol=1e-6, atol=1e-6)
+
+    def test_two_outputs_for_two_classes_are_as_good_as_one(self) -> None:
+        import torch
+
+        stream, fresh = draw(3_000), draw(2_000, 0.5, seed=1)
+        network = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+        model = OBILClassifier(member=network, n_members=2, random_state=0)
+        model.fit(stream.features.astype(np.float32), stream.labels)
+        found = model.model_.log_ratios(fresh.features.astype(np.float32))
+        assert np.corrcoef(found[:, 1], fresh.log_ratios[:, 1])[0, 1] > 0.9
+        pickle.loads(pickle.dumps(model))
+        with pytest.raises(InvalidInputError, match="fill what is missing"):
+            model.fit(np.full((300, 2), np.nan, dtype=np.float32), np.arange(300) % 2)
+
+    def test_a_device_that_is_not_there_is_refused(self) -> None:
+        import torch
+
+        stream = draw(200)
+        absent = "zzz" if torch.cuda.is_available() else "cuda"
+        with pytest.raises(InvalidInputError, match="device"):
+            OBILClassifier(member="mlp", device=absent).fit(stream.features, stream.labels)
+
+    def test_a_list_needs_one_loss_and_one_word_in_it_is_that_word(self) -> None:
+        from obil.estimators.recipes import RECIPES, recipe_of
+
+        assert recipe_of(["tabular"]) is RECIPES["tabular"]
+        with pytest.raises(InvalidInputError, match="agree on the loss"):
+            recipe_of(["paper", "mlp"])
+        assert recipe_of(["paper", LogisticRegression()]).loss == "squared_error"
 
     def test_refresh_works_with_dropout_weights(self) -> None:
         stream, new = draw(1_500), draw(1_500, seed=5)

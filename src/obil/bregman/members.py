@@ -66,11 +66,16 @@ def fit_network(
     with reproducible(seed):
         inputs = inputs_of(X, features)
         if isinstance(kind, NetworkKind):
-            width = 1 if n_classes == 2 and isinstance(loss, BinaryLoss) else n_classes
-            network: nn.Module = MLP(inputs.shape[1], width, hidden=kind.hidden, dropout=kind.dropout, skip=kind.skip)
+            n_outputs = 1 if n_classes == 2 and isinstance(loss, BinaryLoss) else n_classes
+            network: nn.Module = MLP(
+                inputs.shape[1], n_outputs, hidden=kind.hidden, dropout=kind.dropout, skip=kind.skip
+            )
         else:
             network = kind.build()
-        head = head_of(loss, _output_width(network, inputs[problem.rows[:2]]), n_classes)
+        width = _output_width(network, inputs[problem.rows[:2]])
+        if width == n_classes == 2 and isinstance(loss, BinaryLoss) and loss.name == "cross_entropy":
+            loss = as_loss("categorical_cross_entropy", n_classes)  # the same loss for a network with two outputs
+        head = head_of(loss, width, n_classes)
         data = TrainingRows.of(inputs, labels, problem.rows, problem.weights, device)
         n_epochs = train(network.to(device), data, loss=loss, settings=kind.training, rng=rng, after_epoch=after_epoch)
         network = network.cpu().eval()
@@ -112,9 +117,22 @@ def head_of(loss: Loss, width: int, n_classes: int) -> str:
     return "tanh" if n_classes == 2 else "one_vs_rest"
 
 
-def best_device() -> str:
-    """Return "cuda" where there is one, else "cpu"."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+def as_device(device: str) -> str:
+    """Return the device to train on; "auto" takes a GPU where there is one.
+
+    >>> as_device("cpu")
+    'cpu'
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InvalidInputError(
+            f"device must be 'cpu', 'cuda' or 'auto' and be there, got {device!r}: {reason:.100}"
+        ) from None
+    return device
 
 
 def inputs_of(X: Any, features: FeatureMap | None) -> Tensor:
@@ -124,6 +142,8 @@ def inputs_of(X: Any, features: FeatureMap | None) -> Tensor:
     rows = np.asarray(X)
     if rows.dtype.kind not in "fiub":
         raise InvalidInputError(f"a torch module takes arrays of numbers, got the type {rows.dtype}")
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise InvalidInputError("the rows of a torch module must be finite: fill what is missing first")
     return torch.from_numpy(rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64))
 
 

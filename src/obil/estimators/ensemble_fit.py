@@ -17,7 +17,7 @@ from obil.estimators.recipes import EstimatorKind, Kind
 from obil.model.dense_network import DenseScorer
 from obil.model.features import FeatureMap
 from obil.model.scorers import EstimatorScorer, Scorer, floor_of
-from obil.problems.associated import associated_problem
+from obil.problems.associated import AssociatedProblem, associated_problem, class_ratio
 from obil.ratio.cross_fit import Split, fit_estimator, score_method
 from obil.ratio.freeze_trees import freeze_trees
 
@@ -26,10 +26,11 @@ MISSING_TORCH = "networks are trained with torch, which is not installed: pip in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """One member to fit: its kind and the class ratio of its problem."""
+    """One member to fit: its kind, and the class ratio of its problem or None to leave the rows as they are."""
 
     kind: Kind
-    ratio: float
+    ratio: float | None
+    group: int = 0  # which of the recipe's kinds it is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,13 +125,15 @@ def variance_of(member: Member, X: Any, *, n_passes: int, seed: int) -> FloatArr
 
 def fit_member(rows: LabelledRows, plan: Plan, options: Options, features: FeatureMap | None, seed: int) -> Member:
     """Fit one member on its associated problem."""
+    weights = None if (rows.weights == 1.0).all() else rows.weights
+    own_ratio = class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=weights)
     problem = associated_problem(
         rows.labels,
-        ratio=plan.ratio,
+        ratio=own_ratio if plan.ratio is None else plan.ratio,
         n_classes=rows.n_classes,
         method=options.sampling,
         random_state=seed,
-        sample_weight=None if (rows.weights == 1.0).all() else rows.weights,
+        sample_weight=weights,
     )
     if isinstance(plan.kind, EstimatorKind):
         return Member(plan, _fit_estimator(plan.kind.estimator, rows, problem, seed))
@@ -161,12 +164,14 @@ def torch_part(name: str) -> Any:
         raise
 
 
-def _fit_estimator(estimator: Any, rows: LabelledRows, problem: Any, seed: int) -> Scorer:
+def _fit_estimator(estimator: Any, rows: LabelledRows, problem: AssociatedProblem, seed: int) -> Scorer:
     fresh = clone(estimator)
-    if "random_state" in fresh.get_params() and fresh.get_params()["random_state"] is None:
-        fresh.set_params(random_state=seed)
+    settings = fresh.get_params()
+    unseeded = sorted(name for name in settings if name.endswith("random_state") and settings[name] is None)
+    fresh.set_params(**{name: _seed(seed, 0, number) for number, name in enumerate(unseeded)})
     weights = None if (problem.weights == problem.weights[0]).all() else problem.weights
     X, labels = rows.X[problem.rows], rows.labels[problem.rows]
+    X[:, np.isnan(X).all(axis=0)] = 0.0  # boosters refuse a column of gaps; as a constant it is never used
     with threadpool_limits(1):  # threads that wait for each other, and sums in another order, help nobody
         fitted = fit_estimator(fresh, X, labels, weights)
         method = score_method(fitted)

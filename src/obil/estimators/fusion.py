@@ -19,6 +19,7 @@ def fuse(
     labels: IntArray,
     weights: FloatArray,
     *,
+    slope_sd: float | None,
     seed: int,
 ) -> tuple[EnsembleScorer, FloatArray, float | None]:
     """Return the scorer, the fused scores of the honest rows, (n, K), and the temperature that `dropout` chose.
@@ -33,7 +34,9 @@ def fuse(
         shares = _stacked(members, opinions.scores, labels, weights)
     row_shares = np.broadcast_to(shares, opinions.scores.shape[:2])
     if how == "dropout" and opinions.variances is not None and len(members) > 1:
-        temperature = choose_temperature(opinions.scores, opinions.variances, labels, weights, random_state=seed)
+        temperature = choose_temperature(
+            opinions.scores, opinions.variances, labels, weights, slope_sd=slope_sd, random_state=seed
+        )
         row_shares = dropout_weights(opinions.variances, temperature)
         shares = row_shares.mean(axis=0)
         first = scorers[0]
@@ -51,8 +54,8 @@ def fuse(
 
 def _stacked(members: list[Member], scores: FloatArray, labels: IntArray, weights: FloatArray) -> FloatArray:
     """Return weights that differ by kind alone: members of one kind are too alike to tell apart by few rows."""
-    kinds = list(dict.fromkeys(id(member.plan.kind) for member in members))
-    belongs = np.array([[id(member.plan.kind) == kind for kind in kinds] for member in members], dtype=np.float64)
+    kinds = list(dict.fromkeys(member.plan.group for member in members))
+    belongs = np.array([[member.plan.group == kind for kind in kinds] for member in members], dtype=np.float64)
     within = belongs / belongs.sum(axis=0)  # (M, kinds)
     shares: FloatArray = within @ stacked_weights(np.einsum("nmk,mg->ngk", scores, within), labels, weights)
     return shares

@@ -26,6 +26,7 @@ class LabelledRows:
     classes: npt.NDArray[Any]  # (K,) the user's own
     categories: tuple[int, ...]  # columns that hold codes
     origin: IntArray  # (N,) which of the caller's rows each one is
+    n_given: int  # how many rows the caller gave
 
     @classmethod
     def in_order(
@@ -42,13 +43,14 @@ class LabelledRows:
         Whole-number weights become repeats: a row of weight 2 is then exactly two rows, and one of weight 0 none.
         """
         counts = weights.astype(np.int64)
-        origin = np.arange(len(labels))
-        if not (weights == 1.0).all() and (counts == weights).all() and counts.sum() <= MOST_REPEATS * len(labels):
-            origin, weights = np.repeat(origin, counts), np.ones(int(counts.sum()))
+        origin, n_given = np.flatnonzero(weights > 0.0), len(labels)  # a row of weight 0 is no row
+        weights = weights[origin]
+        if not (weights == 1.0).all() and (counts[origin] == weights).all() and counts.sum() <= MOST_REPEATS * n_given:
+            origin, weights = np.repeat(origin, counts[origin]), np.ones(int(counts.sum()))
         if np.ndim(X) == 2:
             order = np.lexsort((weights, labels[origin], *X[origin].T[::-1]))
             origin, weights = origin[order], weights[order]
-        return cls(X[origin], labels[origin], weights, classes, categories, origin)
+        return cls(X[origin], labels[origin], weights, classes, categories, origin, n_given)
 
     @property
     def n_classes(self) -> int:
@@ -70,24 +72,48 @@ def honest_splits(
     `groups`, `time` and given pairs follow the caller's rows.
     """
     for name, given in (("groups", groups), ("time", time)):
-        if given is not None and len(np.asarray(given)) <= rows.origin.max():
-            raise InvalidInputError(f"{name} must have one value a row, got {len(np.asarray(given))}")
+        if given is not None and len(np.asarray(given)) != rows.n_given:
+            raise InvalidInputError(f"{name} must have one value a row ({rows.n_given}), got {len(np.asarray(given))}")
     by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
     if is_share(cv):
-        return [_set_aside(rows, float(cv), groups=by_row[0], time=by_row[1], seed=seed)]
+        return _together(rows, [_set_aside(rows, float(cv), groups=by_row[0], time=by_row[1], seed=seed)])
     if isinstance(cv, Integral):
-        return choose_splits(cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed)
+        dealt = choose_splits(cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed)
+        return _together(rows, dealt)
+    if time is not None:
+        raise InvalidInputError("give time or a splitter, not both: a splitter knows nothing of time")
     if hasattr(cv, "split"):  # it deals out the caller's rows, those of weight 0 left out
         own, first = np.unique(rows.origin, return_index=True)
         caller = rows.take(first)
         given_groups = None if groups is None else np.asarray(groups)[own]
         pairs = [(own[train], own[test]) for train, test in cv.split(caller.X, caller.labels, given_groups)]
     else:
-        pairs = choose_splits(cv, rows.X, rows.labels, rows.labels, groups=None, time=None, random_state=seed)
+        chosen = choose_splits(cv, rows.X, rows.labels, rows.labels, groups=None, time=None, random_state=seed)
+        pairs = [(_row_numbers(train, rows.n_given), _row_numbers(test, rows.n_given)) for train, test in chosen]
+    for train, test in pairs:
+        if np.intersect1d(train, test).size:
+            raise InvalidInputError("the two sides of a split must share no row: calibration needs rows no member saw")
     return [
         (np.flatnonzero(np.isin(rows.origin, train)), np.flatnonzero(np.isin(rows.origin, test)))
         for train, test in pairs
     ]
+
+
+def _together(rows: LabelledRows, splits: list[Split]) -> list[Split]:
+    """Return the splits with every copy of a weighted row on the side of its first."""
+    _, first, which = np.unique(rows.origin, return_index=True, return_inverse=True)
+    leader = first[which]
+    return [(np.flatnonzero(np.isin(leader, train)), np.flatnonzero(np.isin(leader, test))) for train, test in splits]
+
+
+def _row_numbers(side: npt.ArrayLike, n_given: int) -> IntArray:
+    """Return one side of a given split as row numbers: a mask becomes the rows it marks."""
+    rows = np.asarray(side)
+    if rows.dtype == bool and rows.shape == (n_given,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows.size and not (0 <= rows.min() <= rows.max() < n_given)):
+        raise InvalidInputError(f"a split names rows 0 to {n_given - 1} or masks them all, got {side!r:.60}")
+    return rows.astype(np.int64)
 
 
 def is_share(cv: Any) -> bool:

@@ -24,9 +24,11 @@ from obil.estimators.refresh import best_members
 from obil.model.columns import ColumnEncoder
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, View
+from obil.model.scorers import EstimatorScorer
 from obil.problems.associated import METHODS, class_ratio, target_ratios
 from obil.ratio.calibrate import CALIBRATIONS, fit_calibrator
 from obil.ratio.cross_fit import Split
+from obil.ratio.linear import SLOPE_SD
 
 REFRESH_SHARE = 0.3  # of the new rows set aside, where the honest rows are otherwise cross-fitted
 
@@ -41,7 +43,8 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
     Parameters
     ----------
     n_members
-        Networks (or other members), one an associated problem.
+        Members of each kind, one an associated problem; `ratios`, where they are numbers, say how many instead, and
+        "trees" has five whatever it is.
     ratios
         The class ratio, most common to rarest, of each problem; "original" leaves all as the rows are. None means
         the member's own: 1, 2, 5, 10 and the original for "mlp" and "paper", "original" for "tabular".
@@ -82,6 +85,10 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         What serves, and what `obil.save` writes.
     members_ : list
         The fitted members.
+    fusion_temperature_ : float or None
+        What dropout variances were divided by; infinite where equal weights were best.
+    encoder_ : ColumnEncoder
+        How the columns of a DataFrame are read, where one was given.
     classes_, prior_, holdout_
         The user's classes, their shares in training, and the honest rows.
 
@@ -148,8 +155,8 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             cv = recipe.cv if self.cv is None else self.cv
             seed = self._seed()
             splits = honest_splits(rows, cv, groups=groups, time=time, seed=seed)
-            plans = self._plans(recipe, class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights))
-            options = self._options(recipe, rows.n_classes)
+            plans = self._plans(recipe, rows)
+            options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} members") as progress:
                 members, opinions = fit_members(
                     rows, plans, splits, options, refit=not is_share(cv), seed=seed, n_jobs=self.n_jobs,
@@ -162,7 +169,8 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         """Retrain on new labelled rows: new members join, and those that now predict worst leave.
 
         Part of the rows is set aside; new members are fitted on the rest. The old and the new are judged by log loss
-        on the rows set aside, the best are kept, as many as before, and they are fused and calibrated anew.
+        on the rows set aside, the best of each kind are kept, as many as before, and they are fused and calibrated
+        anew. Rows that the old members were trained on must not be among them: nothing would be honest then.
         Hand the result to a running `OnlineClassifier` (`online.model = refreshed`): its prior survives.
         """
         self._fitted()
@@ -177,13 +185,14 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             seed = self._seed()
             cv = recipe.cv if self.cv is None else self.cv
             splits = honest_splits(rows, cv if is_share(cv) else REFRESH_SHARE, seed=seed)
-            plans = self._plans(recipe, class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights))
-            options = self._options(recipe, rows.n_classes)
+            plans = self._plans(recipe, rows)
+            options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} new members") as progress:
                 new, opinions = fit_members(
                     rows, plans, splits, options, refit=False, seed=seed, n_jobs=self.n_jobs, progress=progress
                 )
-            kept, opinions = best_members(old, new, opinions, rows, options, seed=seed)
+            slope_sd = _slope_sd([*old, *new])
+            kept, opinions = best_members(old, new, opinions, rows, options, slope_sd=slope_sd, seed=seed)
             self._finish(kept, opinions, rows, recipe, seed, splits)
         return self
 
@@ -221,11 +230,17 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         """Check the rows and put them in an order of their own, so that the order they came in changes nothing."""
         if y is None:
             self._learn_classes(X, y)
-        categories: tuple[int, ...] = tuple(self.categorical_features or ())
+        if fresh:  # what an earlier fit on another kind of rows left behind
+            for name in ("encoder_", "takes_any_shape_"):
+                self.__dict__.pop(name, None)
+        codes = () if self.categorical_features is None else np.asarray(self.categorical_features).tolist()
+        categories: tuple[int, ...] = tuple(codes)
         if any(isinstance(kind, ModuleKind) for kind in recipe.kinds):
             matrix = np.asarray(X)
             self.takes_any_shape_ = True
         elif _has_names(X):
+            if not fresh and not hasattr(self, "encoder_"):
+                raise InvalidInputError("the classifier was fitted on an array: refresh it with an array, got a table")
             validate_data(self, X, reset=fresh, skip_check_array=True)
             if fresh:
                 self.encoder_ = ColumnEncoder.fit(X)
@@ -233,6 +248,10 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             categories = (*categories, *self.encoder_.categories)
         else:
             matrix = validate_data(self, X, reset=fresh, dtype=np.float64, ensure_all_finite="allow-nan")
+        if any(type(code) is not int or not 0 <= code < matrix.shape[1] for code in codes):
+            raise InvalidInputError(
+                f"categorical_features must name columns 0 to {matrix.shape[1] - 1}, got {codes!r:.60}"
+            )
         _, numbers = self._learn_classes(matrix, y)
         weights = np.ones(len(numbers))
         if sample_weight is not None:
@@ -242,27 +261,34 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             class_shares(numbers, weights, self.classes_)
         return LabelledRows.in_order(matrix, numbers, weights, classes=self.classes_, categories=categories)
 
-    def _plans(self, recipe: Recipe, original: float) -> list[Plan]:
-        if self.ratios == "original" or (self.ratios is None and not recipe.rebalances):
-            ratios: tuple[float, ...] = (original,) * self.n_members
-        elif isinstance(self.ratios, str):
+    def _plans(self, recipe: Recipe, rows: LabelledRows) -> list[Plan]:
+        """Return one plan a kind and ratio; a ratio of None leaves the rows as they are."""
+        original = class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights)
+        ratios: list[float | None]
+        if isinstance(self.ratios, str) and self.ratios != "original":
             raise InvalidInputError(f"ratios must be numbers or 'original', got {self.ratios!r:.40}")
+        if isinstance(self.ratios, str) or (self.ratios is None and not recipe.rebalances):
+            ratios = [None] * self.n_members
+        elif self.ratios is None:
+            ratios = [None if ratio == original else ratio for ratio in target_ratios(self.n_members, original)]
         else:
-            ratios = target_ratios(self.n_members, original) if self.ratios is None else tuple(self.ratios)
+            ratios = [float(ratio) for ratio in self.ratios]
         if not ratios:
             raise InvalidInputError("ratios must name at least one class ratio, got none")
-        return [
-            *(Plan(kind, float(ratio)) for kind in recipe.kinds for ratio in ratios),
-            *(Plan(kind, original) for kind in recipe.whole),
-        ]
+        plans = [Plan(kind, ratio, group) for group, kind in enumerate(recipe.kinds) for ratio in ratios]
+        seen: dict[int, int] = {}  # the same kind named twice is one kind
+        for kind in recipe.whole:
+            group = seen.setdefault(id(kind), len(recipe.kinds) + len(seen))
+            plans.append(Plan(kind, None, group))
+        return plans
 
-    def _options(self, recipe: Recipe, n_classes: int) -> Options:
-        needs_torch = any(not isinstance(kind, EstimatorKind) for kind in (*recipe.kinds, *recipe.whole))
-        loss = torch_part("members").as_loss(self.loss or recipe.loss, n_classes) if needs_torch else None
-        device = self.device
-        if device == "auto":
-            device = torch_part("members").best_device() if needs_torch else "cpu"
-        n_passes = self.mc_samples if self._fusion(recipe) == "dropout" and self.n_members > 1 else 0
+    def _options(self, recipe: Recipe, plans: list[Plan], n_classes: int) -> Options:
+        device, loss = "cpu", None
+        if any(not isinstance(plan.kind, EstimatorKind) for plan in plans):
+            members = torch_part("members")
+            loss = members.as_loss(recipe.loss if self.loss is None else self.loss, n_classes)
+            device = members.as_device(self.device)
+        n_passes = self.mc_samples if self._fusion(recipe) == "dropout" and len(plans) > 1 else 0
         return Options(loss, self.sampling, device, n_passes)
 
     def _fusion(self, recipe: Recipe) -> str:
@@ -279,10 +305,14 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
     ) -> None:
         """Fuse and calibrate on the honest rows, and keep what serves."""
         honest = rows.take(opinions.rows)
+        slope_sd = _slope_sd(members)
         scorer, fused, temperature = fuse(
-            self._fusion(recipe), members, opinions, honest.X, honest.labels, honest.weights, seed=seed
+            self._fusion(recipe), members, opinions, honest.X, honest.labels, honest.weights,
+            slope_sd=slope_sd, seed=seed,
+        )  # fmt: skip
+        calibrator = fit_calibrator(
+            fused, honest.labels, honest.weights, method=self.calibration, slope_sd=slope_sd, random_state=seed
         )
-        calibrator = fit_calibrator(fused, honest.labels, honest.weights, method=self.calibration, random_state=seed)
         views: tuple[View, ...] = ()
         if self.witnesses:
             views = fit_views(rows.X, rows.labels, rows.weights, splits, random_state=seed, n_jobs=self.n_jobs)
@@ -340,6 +370,18 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         own = [get_tags(kind.estimator).input_tags for kind in kinds if isinstance(kind, EstimatorKind)]
         tags.input_tags.allow_nan = all(input_tags.allow_nan for input_tags in own)
         return tags
+
+
+def _slope_sd(members: Sequence[Member]) -> float | None:
+    """Return how far the slope may be from 1 before data, or None: margins are on a scale of their own."""
+    on_margins = [
+        isinstance(member.scorer, EstimatorScorer) and member.scorer.method == "decision_function" for member in members
+    ]
+    if any(on_margins) and not all(on_margins):
+        raise InvalidInputError(
+            "a member without predict_proba cannot be fused with others: wrap it in CalibratedClassifierCV"
+        )
+    return None if any(on_margins) else SLOPE_SD
 
 
 def _has_names(X: Any) -> bool:

@@ -4,6 +4,7 @@ import copy
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -50,21 +51,32 @@ def recipe_of(member: Any) -> Recipe:
         if not member:
             raise InvalidInputError("member must name at least one kind of member, got an empty list")
         parts = [recipe_of(one) for one in member]
-        return Recipe(
-            kinds=tuple(kind for part in parts for kind in part.kinds),
-            whole=tuple(kind for part in parts for kind in part.whole),
-            fusion="stacked",
-            cv=5 if all(isinstance(kind, EstimatorKind) for part in parts for kind in part.kinds) else 0.2,
-        )
+        return parts[0] if len(parts) == 1 else _mixed(parts)
     if isinstance(member, NetworkKind | ModuleKind):
         return Recipe((member,), fusion="dropout" if isinstance(member, NetworkKind) and member.dropout else "mean")
     if _is_module(member):
-        return Recipe((ModuleKind(lambda: copy.deepcopy(member)),))
+        return Recipe((ModuleKind(partial(copy.deepcopy, member)),))
     if hasattr(member, "fit") and hasattr(member, "get_params"):
         return Recipe((EstimatorKind(member),), cv=5)
     raise InvalidInputError(
         f"member must be a name ({', '.join(RECIPES)}), a scikit-learn classifier, a torch module or a list of them, "
         f"got {member!r:.60}"
+    )
+
+
+def _mixed(parts: list[Recipe]) -> Recipe:
+    """Return the recipe of several: networks that want different losses cannot share one ensemble's."""
+    kinds = tuple(kind for part in parts for kind in part.kinds)
+    losses = {part.loss for part in parts if not all(isinstance(kind, EstimatorKind) for kind in part.kinds)}
+    if len(losses) > 1:
+        raise InvalidInputError(f"members of a list must agree on the loss, got {sorted(losses)}: give loss=")
+    return Recipe(
+        kinds=kinds,
+        whole=tuple(kind for part in parts for kind in part.whole),
+        loss=losses.pop() if losses else "cross_entropy",
+        fusion="stacked",
+        cv=0.2 if any(isinstance(kind, ModuleKind) for kind in kinds) else 5,
+        rebalances=all(part.rebalances for part in parts),
     )
 
 

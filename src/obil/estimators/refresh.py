@@ -1,4 +1,4 @@
-"""Choose who stays in an ensemble when new members arrive: those that predict new labelled rows best."""
+"""Choose who stays in an ensemble when new members arrive: of each kind, those that predict new rows best."""
 
 import numpy as np
 
@@ -10,19 +10,30 @@ from obil.ratio.linear import fit_linear
 
 
 def best_members(
-    old: list[Member], new: list[Member], opinions: Opinions, rows: LabelledRows, options: Options, *, seed: int
+    old: list[Member],
+    new: list[Member],
+    opinions: Opinions,
+    rows: LabelledRows,
+    options: Options,
+    *,
+    slope_sd: float | None,
+    seed: int,
 ) -> tuple[list[Member], Opinions]:
-    """Return the best of old and new members, as many as there were old, with their opinions of the honest rows.
+    """Return the best of old and new members, of each kind as many as there were, with their opinions of honest rows.
 
-    The old have seen none of the rows; the new have not seen the honest ones. Of equals the newer stays.
+    The old must have seen none of the rows; the new have not seen the honest ones. Of equals the newer stays.
     """
     honest = rows.take(opinions.rows)
     candidates = [*new, *old]
     scores = np.concatenate(
         [opinions.scores, np.stack([member.scorer.scores(honest.X) for member in old], axis=1)], axis=1
     )
-    losses = [_calibrated_loss(scores[:, m], honest.labels, honest.weights) for m in range(len(candidates))]
-    kept = sorted(np.argsort(losses, kind="stable")[: len(old)].tolist())
+    losses = [_calibrated_loss(scores[:, m], honest.labels, honest.weights, slope_sd) for m in range(len(candidates))]
+    kept: list[int] = []
+    for group in dict.fromkeys(member.plan.group for member in old):
+        own = [m for m, member in enumerate(candidates) if member.plan.group == group]
+        n_kept = sum(member.plan.group == group for member in old)
+        kept += sorted(own, key=lambda m: losses[m])[:n_kept]
     variances = None
     if opinions.variances is not None:
         of_old = [variance_of(member, honest.X, n_passes=options.n_passes, seed=seed) for member in old]
@@ -30,6 +41,7 @@ def best_members(
     return [candidates[m] for m in kept], Opinions(opinions.rows, scores[:, kept], variances)
 
 
-def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray) -> float:
+def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray, slope_sd: float | None) -> float:
     """Return the log loss of one member's scores after an offset and a slope of its own."""
-    return mean_log_loss(fit_linear(scores, labels, weights).apply(scores), labels, weights)
+    calibrated = fit_linear(scores, labels, weights, slope_sd=slope_sd).apply(scores)
+    return mean_log_loss(calibrated, labels, weights)

@@ -91,7 +91,7 @@ class DenseScorer:
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K)."""
-        outputs = self.network.outputs(self.features.encode(as_matrix(X)))
+        outputs = outputs_of_rows(self.features, self.network, as_matrix(X))
         return scores_of_outputs(outputs, head=self.head, balance=self.balance)
 
     def describe(self) -> dict[str, Any]:
@@ -185,6 +185,14 @@ class DenseStack:
             else:
                 weights = softmax_weights(_layers(self.weigher, inputs, weigher_buffers))
                 scores[chunk, 1] = np.einsum("nm,nm->n", weights, ratios)
+
+
+def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:
+    """Return a network's outputs of rows, (n, outputs), a chunk of inputs at a time: rich inputs are many."""
+    if len(rows) <= CHUNK_ROWS:
+        return network.outputs(features.encode(rows))
+    chunks = range(0, len(rows), CHUNK_ROWS)
+    return np.concatenate([network.outputs(features.encode(rows[start : start + CHUNK_ROWS])) for start in chunks])
 
 
 def as_matrix(X: Any) -> FloatArray:

@@ -7,7 +7,14 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.model.dense_network import DenseNetwork, DenseScorer, DenseStack, as_matrix, softmax_weights
+from obil.model.dense_network import (
+    DenseNetwork,
+    DenseScorer,
+    DenseStack,
+    as_matrix,
+    outputs_of_rows,
+    softmax_weights,
+)
 from obil.model.features import FeatureMap
 from obil.model.scorers import Scorer
 
@@ -25,7 +32,7 @@ class Weigher:
 
     def weights(self, X: Any) -> FloatArray:
         """Return the weights of the members for each row, (n, M), which sum to 1."""
-        return softmax_weights(self.network.outputs(self.features.encode(as_matrix(X))))
+        return softmax_weights(outputs_of_rows(self.features, self.network, as_matrix(X)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

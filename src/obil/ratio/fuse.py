@@ -1,12 +1,13 @@
 """Find the weights with which members' log ratios are fused, on rows that no member has seen."""
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from obil.arrays import FloatArray, IntArray
 from obil.ratio.folds import deal_folds
-from obil.ratio.linear import class_shares, fit_linear
+from obil.ratio.linear import SLOPE_SD, class_shares, fit_linear
 
 TEMPERATURES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)  # in units of the typical variance; infinite: equal weights
 N_FOLDS = 5
@@ -23,7 +24,13 @@ def dropout_weights(variances: FloatArray, temperature: float) -> FloatArray:
 
 
 def choose_temperature(
-    scores: FloatArray, variances: FloatArray, labels: IntArray, weights: FloatArray, *, random_state: int
+    scores: FloatArray,
+    variances: FloatArray,
+    labels: IntArray,
+    weights: FloatArray,
+    *,
+    slope_sd: float | None = SLOPE_SD,
+    random_state: int,
 ) -> float:
     """Return the temperature tau whose fused and calibrated scores predict left-out labels best.
 
@@ -37,7 +44,7 @@ def choose_temperature(
     losses = []
     for relative in TEMPERATURES:
         fused = (dropout_weights(variances, relative * typical)[:, :, None] * scores).sum(axis=1)
-        losses.append(sum(_left_out_loss(fused, labels, weights, folds == fold) for fold in np.unique(folds)))
+        losses.append(sum(_left_out_loss(fused, labels, weights, folds == fold, slope_sd) for fold in np.unique(folds)))
     return TEMPERATURES[int(np.argmin(losses))] * typical
 
 
@@ -47,9 +54,11 @@ def mean_log_loss(scores: FloatArray, labels: IntArray, weights: FloatArray) -> 
     return float(-np.average(logs[np.arange(len(labels)), labels], weights=weights))
 
 
-def _left_out_loss(fused: FloatArray, labels: IntArray, weights: FloatArray, left_out: IntArray) -> float:
+def _left_out_loss(
+    fused: FloatArray, labels: IntArray, weights: FloatArray, left_out: npt.NDArray[np.bool_], slope_sd: float | None
+) -> float:
     kept = ~left_out
-    calibrator = fit_linear(fused[kept], labels[kept], weights[kept])
+    calibrator = fit_linear(fused[kept], labels[kept], weights[kept], slope_sd=slope_sd)
     logs = log_softmax(
         np.log(class_shares(labels[kept], weights[kept], fused.shape[1])) + calibrator.apply(fused[left_out]), axis=1
     )
