@@ -17,6 +17,7 @@ from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import NETWORK, TREES
 from obil.problems.associated import class_ratio, target_ratios
 from obil.ratio.calibrate import fit_calibrator
+from obil.ratio.linear import SLOPE_SD
 
 SUBSETS = {1: [0], 3: [0, 2, 4], 5: [*range(5)], 7: [*range(7)], 10: [*range(10)]}  # of the list of ratios, cycled
 
@@ -71,11 +72,12 @@ class _Fitted:
         X, labels = loaded(name)
         split = stratified_split(labels, test_share=0.3, random_state=seed, rows=X)
         count = len(split.train)
-        rows = LabelledRows(X[split.train], labels[split.train], np.ones(count), np.arange(2), (), np.arange(count))
+        numbers = np.arange(count)
+        rows = LabelledRows(X[split.train], labels[split.train], np.ones(count), np.arange(2), (), numbers, count)
         inner = stratified_split(rows.labels, test_share=0.2, random_state=seed, rows=rows.X)
         ratio = class_ratio(rows.labels[inner.train], n_classes=2)
         if family == "original":
-            plans = [*[Plan(NETWORK, ratio)] * 5, *(Plan(kind, ratio) for kind in TREES)]
+            plans = [*[Plan(NETWORK, None)] * 5, *(Plan(kind, None, 1 + TREES.index(kind)) for kind in TREES)]
         else:
             targets = target_ratios(10 if family == "undersample" else 5, ratio)
             plans = [Plan(NETWORK, target) for target in targets]
@@ -120,7 +122,9 @@ class _Fitted:
         )
         members = [self.members[i] for i in chosen]
         honest = self.honest
-        scorer, fused, _ = fuse(how, members, opinions, honest.X, honest.labels, honest.weights, seed=self.seed)
+        scorer, fused, _ = fuse(
+            how, members, opinions, honest.X, honest.labels, honest.weights, slope_sd=SLOPE_SD, seed=self.seed
+        )
         calibrator = fit_calibrator(fused, honest.labels, honest.weights)
         seconds = time.process_time() - started + sum(self.seconds[i] for i in chosen)
         if how == "dropout":
