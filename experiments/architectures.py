@@ -42,6 +42,7 @@ SHIFTS = {"up": 1.0, "down": -1.0}  # the odds of a class times the factor, and 
 CALIBRATIONS = ("temperature", "affine", "vector")  # tried where there are more than two classes, simplest first
 FOLDS = 10
 CLEAR = 3.0  # standard errors above which a gain is to be recovered
+WANTED = 0.8  # the share of it
 SERVED_ROWS = 500  # on which the saved model is held against torch
 # for a fresh interpreter: the folder of a model, rows, and where its pre-activations and log ratios go
 SERVE = """
@@ -103,6 +104,10 @@ Log losses are means over all rows of a stream, the first included, each at the 
 starts at the training prior. Gain: what the true prior saves over the training prior (in brackets, its standard
 error). Recovered: the share of that which the tracked prior saves. Prior / truth: what the bank says of the
 changed class over the second half of a stream. Slope: what recalibrating the test rows would multiply log ratios by.
+"""
+WHY_MISSED = """Below {wanted:.0%}: {cases}. A class that becomes rarer changes few posteriors, so that little is to be
+gained, while the bank pays for learning the shares of all classes from the stream, and a bias of the calibrated ratios,
+which few calibration rows leave in units trained one against the rest, moves the shares of classes that did not change.
 """
 
 
@@ -342,7 +347,19 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         f"are within {figures['worst_served']:.1e} of torch's own forward pass in the pre-activations, and within "
         f"{figures['worst_served_log_ratios']:.1e} in the log ratios, relative to 1 or the largest of a row.\n"
     )
-    return text + "\n" + markdown_table([*header, "prior / truth"], rows) + tail
+    return text + "\n" + markdown_table([*header, "prior / truth"], rows) + tail + _missed(figures, settings)
+
+
+def _missed(figures: dict[str, float], settings: Settings) -> str:
+    """Name the cases with a clear gain of which too little came back, and say why."""
+    cases = [
+        f"{task} {shift} ({figures[f'{task}.{shift}.recovered']:.0%})"
+        for task in settings["tasks"]
+        for shift in SHIFTS
+        if figures[f"{task}.{shift}.gain"] > CLEAR * figures[f"{task}.{shift}.gain_error"]
+        and figures[f"{task}.{shift}.recovered"] < WANTED
+    ]
+    return f"\n{WHY_MISSED.format(wanted=WANTED, cases=', '.join(cases))}" if cases else ""
 
 
 def _sides(task: Task, settings: Settings, *, seed: int) -> Sides:
