@@ -18,6 +18,7 @@ from obil.bregman.members import fit_network
 from obil.data.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.recipes import NETWORK
+from obil.model.dense_network import DenseNetwork
 from obil.problems.associated import associated_problem
 from obil.stream.online_classifier import OnlineClassifier
 
@@ -30,7 +31,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     training = classes.draw(np.full(settings["n_rows"], prior), random_state=0)
     X, y = training.features, training.labels
     figures = _fitting(X, y, settings["fits"])
-    models = {"mlp": OBILClassifier(member="mlp", random_state=0).fit(X, y)}
+    models = {member: OBILClassifier(member=member, random_state=0).fit(X, y) for member in ("mlp", "paper")}
     started = time.perf_counter()
     models["tabular"] = OBILClassifier(random_state=0).fit(X, y)
     figures["fit_tabular_seconds"] = time.perf_counter() - started
@@ -75,25 +76,50 @@ def _single_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its speed does not depend on how well it learned
         peer.fit(X, y)
-    mlp, tabular = (OnlineClassifier(models[member]) for member in ("mlp", "tabular"))
+    mlp, paper, tabular = (OnlineClassifier(models[member]) for member in ("mlp", "paper", "tabular"))
     tables = [row[None] for row in rows]
     works: dict[str, Callable[[], object]] = {
         "mlp_classifier_row": lambda: [peer.predict_proba(table) for table in tables],
         "decide": lambda: [mlp.decide(row) for row in rows],
+        "paper_decide": lambda: [paper.decide(row) for row in rows],
         "tabular_decide": lambda: [tabular.decide(row) for row in rows],
     }
     fastest = _fastest(works, repeats)
     micro = {name: 1e6 * seconds / len(rows) for name, seconds in fastest.items()}
     return {
         "decide_over_mlp_classifier_row": micro["decide"] / micro["mlp_classifier_row"],
+        "paper_decide_over_mlp_classifier_row": micro["paper_decide"] / micro["mlp_classifier_row"],
         "tabular_decide_over_mlp_classifier_row": micro["tabular_decide"] / micro["mlp_classifier_row"],
     } | {f"{name}_microseconds": value for name, value in micro.items()}
 
 
 def _many_rows(models: dict[str, OBILClassifier], rows: FloatArray) -> dict[str, float]:
     """Time deciding many rows against torch's forward pass of the same networks on inputs ready made."""
-    members = [member.fitted_network for member in models["mlp"].members_]
+    figures: dict[str, float] = {}
+    for member, prefix in (("mlp", ""), ("paper", "paper_")):
+        online = OnlineClassifier(models[member])
+        works = _prepared(models[member], rows)
+        works["decide_many"] = partial(online.decide_many, rows)
+        fastest = _fastest(works, 3)
+        forward = min(seconds for name, seconds in fastest.items() if name.startswith("forward"))
+        figures |= {
+            f"{prefix}decide_many_over_torch_forward": fastest["decide_many"] / forward,
+            f"{prefix}torch_forward_seconds": forward,
+            f"{prefix}decide_many_seconds": fastest["decide_many"],
+        }
+    part = rows[: len(rows) // 20]  # trees take their time: a twentieth of the rows tells it
+    tabular = OnlineClassifier(models["tabular"])
+    seconds = 20.0 * _fastest({"tabular": lambda: tabular.decide_many(part)}, 1)["tabular"]
+    return figures | {"tabular_decide_many_over_torch_forward": seconds / figures["torch_forward_seconds"]}
+
+
+def _prepared(model: OBILClassifier, rows: FloatArray) -> dict[str, Callable[[], object]]:
+    """Return torch's forward passes of the ensemble's networks, the one that weighs them included, by chunk size."""
+    members = [member.fitted_network for member in model.members_]
     networks = [member.network for member in members]
+    weigher = getattr(model.model_.scorer, "weigher", None)
+    if weigher is not None:
+        networks.append(_as_torch(weigher.network))
     inputs = torch.from_numpy(members[0].scorer.features.encode(rows))
 
     def forward(chunk: int) -> None:
@@ -102,21 +128,18 @@ def _many_rows(models: dict[str, OBILClassifier], rows: FloatArray) -> dict[str,
                 for network in networks:
                     network(part)
 
-    works: dict[str, Callable[[], object]] = {
-        f"forward_{chunk}": partial(forward, chunk) for chunk in (512, 1_024, 2_048, 4_096, 8_192, 32_768)
-    }
-    mlp, tabular = (OnlineClassifier(models[member]) for member in ("mlp", "tabular"))
-    works["decide_many"] = lambda: mlp.decide_many(rows)
-    fastest = _fastest(works, 3)
-    part = rows[: len(rows) // 20]  # trees take their time: a twentieth of the rows tells it
-    fastest["tabular_decide_many"] = 20.0 * _fastest({"tabular": lambda: tabular.decide_many(part)}, 1)["tabular"]
-    forward_best = min(seconds for name, seconds in fastest.items() if name.startswith("forward"))
-    return {
-        "decide_many_over_torch_forward": fastest["decide_many"] / forward_best,
-        "tabular_decide_many_over_torch_forward": fastest["tabular_decide_many"] / forward_best,
-        "torch_forward_seconds": forward_best,
-        "decide_many_seconds": fastest["decide_many"],
-    }
+    return {f"forward_{chunk}": partial(forward, chunk) for chunk in (512, 1_024, 2_048, 4_096, 8_192)}
+
+
+def _as_torch(network: DenseNetwork) -> torch.nn.Module:
+    layers: list[torch.nn.Module] = []
+    for weights, biases in zip(network.weights, network.biases, strict=True):
+        layer = torch.nn.Linear(*weights.shape)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(weights.T.copy()))
+            layer.bias.copy_(torch.from_numpy(biases))
+        layers += [layer, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
 
 
 def _fastest(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

@@ -162,7 +162,7 @@ class DenseStack:
             self._score_many(rows, scores)
             return scores
         score = stack_row(
-            rows, features.layout, features.curves, features.straight, self.layers, self.fusion, self.weigher_layers
+            rows, features.layout, features.table, features.straight, self.layers, self.fusion, self.weigher_layers
         )
         if not math.isfinite(score):
             raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")

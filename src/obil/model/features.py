@@ -1,7 +1,7 @@
 """Turn a matrix of numbers, codes and gaps into the inputs of a network, the same way at fit and in service."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,13 @@ class FeatureMap:
     curves: FloatArray  # (2, knots of all inputs): knots and values; the knot of a level is its code
     straight: bool  # whether curves go on beyond their last knots
     n_features: int  # the width of a row
+    table: FloatArray = field(init=False)  # (3, knots of all inputs): the curves, and their slope from each knot on
+
+    def __post_init__(self) -> None:
+        knots, values = self.curves
+        with np.errstate(divide="ignore", invalid="ignore"):  # from one input's last knot to the next's first: not used
+            slopes = np.append(np.diff(values) / np.diff(knots), 0.0) if knots.size else np.empty(0)
+        object.__setattr__(self, "table", np.stack([knots, values, slopes]))
 
     @property
     def n_inputs(self) -> int:
@@ -72,7 +79,7 @@ class FeatureMap:
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
         inputs = np.empty((len(rows), self.n_inputs), dtype=np.float32)
-        if not encode_rows(rows, self.layout, self.curves, self.straight, inputs):
+        if not encode_rows(rows, self.layout, self.table, self.straight, inputs):
             raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
         return inputs
 

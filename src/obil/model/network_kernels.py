@@ -15,7 +15,7 @@ LARGEST_INPUT = 1e4  # beyond every standardised number that means something; ke
 
 
 @inlined
-def encode_row(row: FloatArray, layout: IntArray, curves: FloatArray, straight: bool, inputs: Float32Array) -> bool:
+def encode_row(row: FloatArray, layout: IntArray, table: FloatArray, straight: bool, inputs: Float32Array) -> bool:
     """Write the inputs of one row, (d,), into `inputs`; return whether every number was finite or missing."""
     for j in range(row.shape[0]):
         if np.isinf(row[j]):
@@ -25,34 +25,30 @@ def encode_row(row: FloatArray, layout: IntArray, curves: FloatArray, straight: 
         if kind == GAP:
             inputs[place] = 1.0 if np.isnan(x) else 0.0
         elif kind == LEVEL:
-            inputs[place] = 1.0 if x == curves[0, first] else 0.0
+            inputs[place] = 1.0 if x == table[0, first] else 0.0
         elif np.isnan(x):
             inputs[place] = 0.0
         else:
+            if not straight:
+                x = min(max(x, table[0, first]), table[0, last - 1])
             low, high = first, last - 1  # the segment that holds x, by bisection
             while high - low > 1:
                 middle = (low + high) // 2
-                if curves[0, middle] <= x:
+                if table[0, middle] <= x:
                     low = middle
                 else:
                     high = middle
-            below, width = x - curves[0, low], curves[0, high] - curves[0, low]
-            if np.isinf(width):  # the difference of two numbers near the end of float64: halves have one
-                below, width = 0.5 * x - 0.5 * curves[0, low], 0.5 * curves[0, high] - 0.5 * curves[0, low]
-            share = below / width
-            if not straight:
-                share = min(max(share, 0.0), 1.0)
-            value = curves[1, low] + share * (curves[1, high] - curves[1, low])
+            value = table[1, low] + (x - table[0, low]) * table[2, low]
             inputs[place] = min(max(value, -LARGEST_INPUT), LARGEST_INPUT)
     return True
 
 
 @compiled
-def encode_rows(rows: FloatArray, layout: IntArray, curves: FloatArray, straight: bool, inputs: Float32Array) -> bool:
+def encode_rows(rows: FloatArray, layout: IntArray, table: FloatArray, straight: bool, inputs: Float32Array) -> bool:
     """Write the inputs of rows, (n, d), into `inputs`; return whether every number was finite or missing."""
     sound = True
     for r in range(rows.shape[0]):
-        sound &= encode_row(rows[r], layout, curves, straight, inputs[r])
+        sound &= encode_row(rows[r], layout, table, straight, inputs[r])
     return sound
 
 
@@ -76,7 +72,7 @@ def layer_of_row(layer: Float32Array, hidden: Float32Array, following: Float32Ar
 def stack_row(
     rows: FloatArray,
     layout: IntArray,
-    curves: FloatArray,
+    table: FloatArray,
     straight: bool,
     layers: tuple[Float32Array, ...],
     fusion: FloatArray,
@@ -92,7 +88,7 @@ def stack_row(
     for layer in range(n_layers):
         widest = max(widest, layers[layer].shape[2])
     inputs = np.empty(layers[0].shape[1] - 1, dtype=np.float32)
-    if not encode_row(rows[0], layout, curves, straight, inputs):
+    if not encode_row(rows[0], layout, table, straight, inputs):
         return np.nan
     hidden = np.empty(widest, dtype=np.float32)
     following = np.empty(widest, dtype=np.float32)
