@@ -15,7 +15,7 @@ QUICK = [
     OBILClassifier(member=LogisticRegression(), n_members=3, cv=2, random_state=0),
     *([OBILClassifier(member="mlp", n_members=2, random_state=0)] if HAS_TORCH else []),
 ]
-DEFAULT = OBILClassifier(random_state=0) if HAS_TORCH else OBILClassifier(member="trees", random_state=0)
+DEFAULT = OBILClassifier(member="tabular" if HAS_TORCH else "trees", n_members=2, cv=2, random_state=0)
 
 
 @parametrize_with_checks(QUICK)
