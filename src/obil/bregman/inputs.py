@@ -23,7 +23,7 @@ def fit_feature_map(matrix: FloatArray, *, inputs: str = "rich", categories: Col
     quantiles. Columns in `categories` hold codes.
 
     >>> ranks = fit_feature_map(np.array([[1.0], [10.0], [1000.0]]), inputs="quantile")
-    >>> ranks.encode(np.array([[10.0], [1e6]])).ravel().round(2).tolist()
+    >>> ranks.encode(np.array([[10.0], [1e6]])).astype(float).ravel().round(2).tolist()
     [0.0, 0.97]
     """
     if inputs not in INPUTS:

@@ -33,12 +33,15 @@ class FeatureMap:
     curves: FloatArray  # (2, knots of all inputs): knots and values; the knot of a level is its code
     straight: bool  # whether curves go on beyond their last knots
     n_features: int  # the width of a row
-    table: FloatArray = field(init=False)  # (3, knots of all inputs): the curves, and their slope from each knot on
+    table: FloatArray = field(
+        init=False
+    )  # (3, knots of all inputs): the curves, and their slope in x/2 from each knot on
 
     def __post_init__(self) -> None:
         knots, values = self.curves
-        with np.errstate(divide="ignore", invalid="ignore"):  # from one input's last knot to the next's first: not used
-            slopes = np.append(np.diff(values) / np.diff(knots), 0.0) if knots.size else np.empty(0)
+        # from one input's last knot to the next's first the slope means nothing and is not used
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            slopes = np.append(np.diff(values) / np.diff(0.5 * knots), 0.0) if knots.size else np.empty(0)
         object.__setattr__(self, "table", np.stack([knots, values, slopes]))
 
     @property

@@ -38,7 +38,7 @@ def encode_row(row: FloatArray, layout: IntArray, table: FloatArray, straight: b
                     low = middle
                 else:
                     high = middle
-            value = table[1, low] + (x - table[0, low]) * table[2, low]
+            value = table[1, low] + (0.5 * x - 0.5 * table[0, low]) * table[2, low]  # halves never overflow
             inputs[place] = min(max(value, -LARGEST_INPUT), LARGEST_INPUT)
     return True
 
