@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from obil.arrays import FloatArray, IntArray
@@ -184,9 +186,6 @@ def _fit_estimator(estimator: Any, rows: LabelledRows, problem: AssociatedProble
 
 
 def _takes_weights(fitted: Any) -> bool:
-    from sklearn.pipeline import Pipeline  # noqa: PLC0415
-    from sklearn.utils.validation import has_fit_parameter  # noqa: PLC0415
-
     last = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
     return bool(has_fit_parameter(last, "sample_weight"))
 

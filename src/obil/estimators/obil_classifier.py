@@ -358,7 +358,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             yield None
             return
         from rich.console import Console  # noqa: PLC0415  # only who asks for a bar needs them
-        from rich.progress import Progress  # noqa: PLC0415
+        from rich.progress import Progress  # noqa: PLC0415  # likewise
 
         with Progress(console=Console(stderr=True)) as bar:
             task = bar.add_task(what, total=None)

@@ -203,7 +203,7 @@ def _cumsum(x: Array, dim: int, dtype: OptionalText = None) -> Array:
     return result
 
 
-def _vector_norm(x: Array, ord: float = 2, dim: OptionalInts = None, keepdim: bool = False) -> Array:  # noqa: A002
+def _vector_norm(x: Array, ord: float = 2, dim: OptionalInts = None, keepdim: bool = False) -> Array:  # noqa: A002  # torch's word
     if ord == 2:
         return np.sqrt(_sum(x * x, dim, keepdim))
     if ord == 1:
