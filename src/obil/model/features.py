@@ -22,7 +22,7 @@ class FeatureMap:
     input of its own where the column had gaps in training. A code that was not seen in training is 0 in
     every level.
 
-    >>> curve = FeatureMap.of_curves([np.array([0.0, 10.0])], [np.array([-1.0, 1.0])], straight=True)
+    >>> curve = FeatureMap.of_columns([[(np.array([0.0, 10.0]), np.array([-1.0, 1.0]))]], straight=True)
     >>> curve.encode(np.array([[5.0], [20.0], [np.nan]])).ravel().tolist()
     [0.0, 3.0, 0.0]
     """
@@ -70,11 +70,6 @@ class FeatureMap:
                 layout.append((j, GAP, 0, 0))
         table = np.array(layout, dtype=np.int64).reshape(-1, 4)
         return cls(table, np.stack([np.concatenate(knots), np.concatenate(values)]), straight, len(columns))
-
-    @classmethod
-    def of_curves(cls, knots: Sequence[FloatArray], values: Sequence[FloatArray], *, straight: bool) -> "FeatureMap":
-        """Return the map of number columns with one curve each and no gaps."""
-        return cls.of_columns([[curve] for curve in zip(knots, values, strict=True)], straight=straight)
 
     def encode(self, matrix: npt.ArrayLike) -> Float32Array:
         """Return the inputs of rows, (n, n_inputs)."""
