@@ -1,6 +1,7 @@
 """`obil demo` runs end to end on real data and compares fairly."""
 
 import importlib.util
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ def test_the_demo_prints_a_table_and_writes_a_picture_and_a_page(
     for way in ("no adaptation", "Algorithm 2, as printed", "Bayes bank", "oracle"):
         assert way in ran.output
     assert "0.0000" in ran.output  # the oracle's error
+    if find_spec("torch") is None:
+        assert "pip install 'obil[torch]'" in " ".join(ran.output.split())
     assert (out / "tracking.png").read_bytes().startswith(b"\x89PNG")
     assert "Verdict" in (out / "report.html").read_text(encoding="utf-8")
     assert str(out / "report.html") in ran.output

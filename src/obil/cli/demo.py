@@ -90,7 +90,8 @@ def _run(out: Path, rows: int, seed: int) -> None:
         f"Data: {data.description}. {_described(len(model.members_), has_torch=has_torch)}, fitted on {len(train):,} "
         "rows and calibrated on rows that no member had seen.\n"
         f"Stream: {rows:,} rows drawn from the {len(test):,} held-out ones. The positive class starts at its training "
-        f"share, {start:.1%}, jumps to {peak:.1%} at row {at:,} and slowly recovers. Nobody tells the model.\n"
+        f"share, {start:.1%}, jumps to {peak:.1%} at row {at:,} and slowly recovers. Nobody tells the model.\n",
+        markup=False,  # or rich reads the brackets of obil[torch] as its own
     )
     print_table(
         "Same model, same rules, only the prior differs",

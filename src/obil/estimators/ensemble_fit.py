@@ -23,7 +23,10 @@ from obil.problems.associated import AssociatedProblem, associated_problem, clas
 from obil.ratio.cross_fit import Split, fit_estimator, score_method
 from obil.ratio.freeze_trees import freeze_trees
 
-MISSING_TORCH = "networks are trained with torch, which is not installed: pip install 'obil[torch]', or member='trees'"
+MISSING_TORCH = (
+    "networks are trained with torch, which is not installed: pip install 'obil[torch]', or take member='trees' "
+    "(obil fit: another --model)"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
