@@ -36,6 +36,12 @@ def feature_map(*, straight: bool = False) -> FeatureMap:
     )
 
 
+def standard_map() -> FeatureMap:
+    """Return a map of WIDTH columns whose numbers go on straight, as standardised ones do."""
+    line = [(np.array([0.5, 2.5]), np.array([0.0, 1.0]))]
+    return FeatureMap.of_columns([line, line, np.array([0.0, 1.0, 2.0]), line], straight=True, gaps=(3,))
+
+
 def rows(n: int, seed: int = 0) -> FloatArray:
     """Return rows that a `feature_map` takes, with gaps and a code that no level has."""
     rng = np.random.default_rng(seed)
@@ -100,3 +106,19 @@ def as_model(scorer: Any, n_classes: int = 2) -> RatioModel:
         prior_=np.full(n_classes, 1.0 / n_classes),
         holdout_=Holdout.of(np.c_[np.zeros(20), ratios], np.arange(20) % n_classes),
     )
+
+
+def in_float64(dense: DenseNetwork, inputs: FloatArray) -> FloatArray:
+    """The definition of a network, in twice the precision."""
+    hidden = inputs.astype(np.float64)
+    for layer, (weights, biases) in enumerate(zip(dense.weights, dense.biases, strict=True)):
+        hidden = hidden @ weights.astype(np.float64) + biases
+        if layer < len(dense.weights) - 1:
+            hidden = np.maximum(hidden, 0.0)
+    return hidden
+
+
+def assert_close(ours: FloatArray, exact: FloatArray, tolerance: float = 1e-6) -> None:
+    """Equal to `tolerance` relative to max(1, |z|)."""
+    assert ours.shape == exact.shape
+    assert (abs(ours - exact) / np.maximum(1.0, abs(exact))).max(initial=0.0) < tolerance

@@ -31,7 +31,7 @@ def test_fixed_weights_give_the_weighted_sum_of_the_members(n: int, n_classes: i
     members = (networks[0], stump_forest(n_classes), networks[1], logistic(n_classes))
     shares = np.array([0.1, 0.2, 0.3, 0.4])
     ensemble = EnsembleScorer(members, shares)
-    assert [len(stack.networks) for stack in ensemble.stacks] == ([2] if n_classes == 2 else [])
+    assert [len(stack.rest) for stack in ensemble.stacks] == ([2] if n_classes == 2 else [])
     X = complete(n)
     expected = sum(share * member.scores(X) for share, member in zip(shares, members, strict=True))
     np.testing.assert_allclose(ensemble.scores(X), expected, rtol=1e-6, atol=1e-6)
@@ -83,7 +83,7 @@ def test_a_member_of_weight_0_is_never_asked() -> None:
 def test_networks_are_stacked_with_those_whose_features_they_share() -> None:
     members = (binary(feature_map(), 0), binary(feature_map(), 1))
     ensemble = EnsembleScorer(members, np.array([0.25, 0.75]))
-    assert [len(stack.networks) for stack in ensemble.stacks] == [1, 1]
+    assert [len(stack.rest) for stack in ensemble.stacks] == [1, 1]
     for n in (1, 9):
         expected = 0.25 * members[0].scores(rows(n)) + 0.75 * members[1].scores(rows(n))
         np.testing.assert_allclose(ensemble.scores(rows(n)), expected, rtol=2e-6, atol=2e-6)
@@ -94,7 +94,7 @@ def test_networks_of_two_shapes_run_as_two_stacks() -> None:
     members = tuple(binary(features, seed, hidden=((6, 5), (4,))[seed % 2]) for seed in range(5))
     shares = np.array([0.1, 0.2, 0.0, 0.3, 0.4])
     ensemble = EnsembleScorer(members, shares)
-    assert sorted(len(stack.networks) for stack in ensemble.stacks) == [2, 2]  # one has no weight
+    assert sorted(len(stack.rest) for stack in ensemble.stacks) == [2, 2]  # one has no weight
     assert ensemble.others == ()
     for n in (1, 30):
         np.testing.assert_allclose(

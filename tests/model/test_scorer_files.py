@@ -26,6 +26,7 @@ from tests.model.ensembles import (
     network,
     rows,
     softmax_of_three,
+    standard_map,
     stump_forest,
 )
 
@@ -91,7 +92,7 @@ CASES: dict[str, tuple[Callable[[], Scorer], int, Callable[[], Any]]] = {
     "networks, trees and an estimator": (mixed, 2, complete),
     "three classes": (lambda: mixed(3), 3, complete),
     "networks of features of their own": (
-        lambda: EnsembleScorer((binary(feature_map(), 0), binary(feature_map(straight=True), 1)), np.full(2, 0.5)),
+        lambda: EnsembleScorer((binary(feature_map(), 0), binary(standard_map(), 1)), np.full(2, 0.5)),
         2,
         lambda: rows(60),
     ),
@@ -138,7 +139,7 @@ def test_networks_share_their_features_again_and_run_as_one_stack(
     scorer: Any = load(tmp_path / "model").scorer
     dense = [member for member in scorer.members if hasattr(member, "network")]
     assert len({id(member.features) for member in dense}) == 1
-    assert [len(stack.networks) for stack in scorer.stacks] == [len(dense)]
+    assert [len(stack.rest) for stack in scorer.stacks] == [len(dense)]
     assert len(scorer.others) == len(scorer.members) - len(dense)
     if scorer.weigher is not None:
         assert scorer.weigher.features is dense[0].features
@@ -382,7 +383,7 @@ def test_the_golden_network_stays_loadable() -> None:
     model = load(GOLDEN)
     scorer: Any = model.scorer
     assert model.classes_.tolist() == ["ill", "well"]
-    assert [len(stack.networks) for stack in scorer.stacks] == [2]
+    assert [len(stack.rest) for stack in scorer.stacks] == [2]
     assert scorer.stacks[0].weigher is None
     assert len(scorer.others) == 2
     told = json.loads((GOLDEN.parent / "network_1_expected.json").read_text())

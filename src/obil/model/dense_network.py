@@ -1,7 +1,6 @@
 """Run small fully connected networks without the library that trained them, fast for one row and for many."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,7 +12,7 @@ from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 from obil.model.features import FeatureMap
 from obil.model.heads import as_balance, scores_of_outputs
-from obil.model.network_kernels import Float32Array, end_layer, stack_row
+from obil.model.network_kernels import Float32Array, end_layer
 
 CHUNK_ROWS = 1_024  # a layer's activations of all members then stay in the cache
 
@@ -38,10 +37,10 @@ class DenseNetwork:
     def outputs(self, inputs: Float32Array) -> Float32Array:
         """Return the outputs of the last layer, (n, outputs)."""
         outputs = np.empty((len(inputs), self.widths[-1]), dtype=np.float32)
-        buffers = _buffers(self, len(inputs))
+        buffers = layer_buffers(self, len(inputs))
         for start in range(0, len(inputs), CHUNK_ROWS):
             chunk = slice(start, start + CHUNK_ROWS)
-            outputs[chunk] = _layers(self, inputs[chunk], buffers)
+            outputs[chunk] = run_layers(self, inputs[chunk], buffers)
         return outputs
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -111,82 +110,6 @@ class DenseScorer:
         return cls(features, network, str(described["head"]), np.asarray(described["balance"], dtype=np.float64))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DenseStack:
-    """Several binary networks of one shape on the same inputs, and the network that weighs them, in one pass.
-
-    One row goes through a compiled kernel; many go through matrix products.
-    """
-
-    features: FeatureMap
-    networks: tuple[DenseNetwork, ...]
-    fusion: FloatArray  # (2, M) log odds of class 1 in each member's training, and the weights without a weigher
-    weigher: DenseNetwork | None  # gives (n, M) logits of the members' weights
-    layers: tuple[Float32Array, ...]  # (M, inputs + 1, outputs) the members' layers, biases last
-    weigher_layers: tuple[Float32Array, Float32Array]  # (inputs + 1, outputs), empty without a weigher
-
-    @classmethod
-    def of(
-        cls, scorers: Sequence[DenseScorer], *, weights: FloatArray, weigher: DenseNetwork | None
-    ) -> "DenseStack | None":
-        """Return the stack of these scorers, or None where they do not share inputs, shape and a binary head."""
-        first = scorers[0]
-        alike = all(
-            scorer.features is first.features
-            and scorer.head == "tanh"
-            and scorer.network.widths == first.network.widths
-            for scorer in scorers
-        )
-        if not alike or (weigher is not None and len(weigher.weights) != 2):
-            return None
-        networks = tuple(scorer.network for scorer in scorers)
-        log_balances = [np.log(scorer.balance[1] / scorer.balance[0]) for scorer in scorers]
-        nothing = np.empty((0, 0), dtype=np.float32)
-        own = (nothing, nothing) if weigher is None else _with_biases(weigher)
-        return cls(
-            features=first.features,
-            networks=networks,
-            fusion=np.stack([np.array(log_balances), weights]),
-            weigher=weigher,
-            layers=tuple(np.stack(layer) for layer in zip(*map(_with_biases, networks), strict=True)),
-            weigher_layers=(own[0], own[1]),
-        )
-
-    def scores(self, X: Any) -> FloatArray:
-        """Return the fused raw scores, (n, 2)."""
-        rows, features = as_matrix(X), self.features
-        if rows.shape[1] != features.n_features:
-            raise InvalidInputError(f"a row has {features.n_features} features, got an array of shape {rows.shape}")
-        scores = np.zeros((len(rows), 2))
-        if len(rows) != 1:
-            self._score_many(rows, scores)
-            return scores
-        score = stack_row(
-            rows, features.layout, features.table, features.straight, self.layers, self.fusion, self.weigher_layers
-        )
-        if not math.isfinite(score):
-            raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
-        scores[0, 1] = score
-        return scores
-
-    def _score_many(self, rows: FloatArray, scores: FloatArray) -> None:
-        buffers = _buffers(self.networks[0], len(rows))
-        weigher_buffers = [] if self.weigher is None else _buffers(self.weigher, len(rows))
-        for start in range(0, len(rows), CHUNK_ROWS):
-            chunk = slice(start, start + CHUNK_ROWS)
-            inputs = self.features.encode(rows[chunk])
-            ratios = np.empty((len(inputs), len(self.networks)))
-            for m, network in enumerate(self.networks):
-                ratios[:, m] = _layers(network, inputs, buffers)[:, 0]
-            ratios *= 2.0
-            ratios -= self.fusion[0]
-            if self.weigher is None:
-                scores[chunk, 1] = ratios @ self.fusion[1]
-            else:
-                weights = softmax_weights(_layers(self.weigher, inputs, weigher_buffers))
-                scores[chunk, 1] = np.einsum("nm,nm->n", weights, ratios)
-
-
 def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:
     """Return a network's outputs of rows, (n, outputs), a chunk of inputs at a time: rich inputs are many."""
     if len(rows) <= CHUNK_ROWS:
@@ -214,12 +137,12 @@ def softmax_weights(logits: Float32Array) -> FloatArray:
     return weights
 
 
-def _buffers(network: DenseNetwork, n_rows: int) -> list[Float32Array]:
+def layer_buffers(network: DenseNetwork, n_rows: int) -> list[Float32Array]:
     """Return room for the outputs of each layer of up to a chunk of rows, to be used again and again."""
     return [np.empty((min(n_rows, CHUNK_ROWS), width), dtype=np.float32) for width in network.widths[1:]]
 
 
-def _layers(network: DenseNetwork, inputs: Float32Array, buffers: list[Float32Array]) -> Float32Array:
+def run_layers(network: DenseNetwork, inputs: Float32Array, buffers: list[Float32Array]) -> Float32Array:
     """Return the outputs of a chunk of rows, written into the last buffer."""
     hidden = inputs
     last = len(network.weights) - 1
@@ -227,7 +150,3 @@ def _layers(network: DenseNetwork, inputs: Float32Array, buffers: list[Float32Ar
         hidden = np.matmul(hidden, weights, out=buffers[layer][: len(inputs)])
         end_layer(hidden, biases, layer < last)
     return hidden
-
-
-def _with_biases(network: DenseNetwork) -> list[Float32Array]:
-    return [np.vstack([weights, biases]) for weights, biases in zip(network.weights, network.biases, strict=True)]

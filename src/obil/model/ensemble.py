@@ -10,12 +10,12 @@ from obil.errors import InvalidInputError
 from obil.model.dense_network import (
     DenseNetwork,
     DenseScorer,
-    DenseStack,
     as_matrix,
     outputs_of_rows,
     softmax_weights,
 )
 from obil.model.features import FeatureMap
+from obil.model.network_stack import NetworkStack
 from obil.model.scorers import Scorer
 
 
@@ -45,7 +45,7 @@ class EnsembleScorer:
     members: tuple[Scorer, ...]
     shares: FloatArray  # (M,) the members' weights where there is no weigher
     weigher: Weigher | None = None
-    stacks: tuple[DenseStack, ...] = field(init=False)  # networks that share their inputs and shape, in one pass each
+    stacks: tuple[NetworkStack, ...] = field(init=False)  # networks that share their inputs and shape, in one pass each
     others: tuple[tuple[float, Scorer], ...] = field(init=False)  # the rest, with their weights
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class EnsembleScorer:
         """Return the raw scores of each member, (n, M, K)."""
         return np.stack([member.scores(X) for member in self.members], axis=1)
 
-    def _arranged(self) -> tuple[tuple[DenseStack, ...], tuple[tuple[float, Scorer], ...]]:
+    def _arranged(self) -> tuple[tuple[NetworkStack, ...], tuple[tuple[float, Scorer], ...]]:
         """Return what is computed in one pass, and the rest; members of weight 0 are in neither."""
         groups: dict[Any, list[int]] = {}
         for m, member in enumerate(self.members):
@@ -105,9 +105,9 @@ class EnsembleScorer:
                 stacks.append(stack)
         return tuple(stacks), tuple(others)
 
-    def _stacked(self, scorers: list[DenseScorer], places: list[int]) -> DenseStack | None:
+    def _stacked(self, scorers: list[DenseScorer], places: list[int]) -> NetworkStack | None:
         if self.weigher is None:
-            return DenseStack.of(scorers, weights=self.shares[places], weigher=None)
+            return NetworkStack.of(scorers, weights=self.shares[places], weigher=None)
         if len(places) < len(self.members) or self.weigher.features is not scorers[0].features:
             return None
-        return DenseStack.of(scorers, weights=self.shares[places], weigher=self.weigher.network)
+        return NetworkStack.of(scorers, weights=self.shares[places], weigher=self.weigher.network)

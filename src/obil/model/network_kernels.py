@@ -1,4 +1,4 @@
-"""The compiled kernels of served networks: inputs of rows, layers of one row, the ends of layers of many.
+"""The compiled kernels of served networks: inputs, first layers from a table, layers of one row, ends of those of many.
 
 They share one file because a cached kernel is not rebuilt when one that it calls in another file changes.
 """
@@ -52,7 +52,69 @@ def encode_rows(rows: FloatArray, layout: IntArray, table: FloatArray, straight:
     return sound
 
 
+@inlined
+def first_layer_of_row(
+    row: FloatArray,
+    kinds: IntArray,
+    starts: IntArray,
+    knots: FloatArray,
+    ends: FloatArray,
+    units: Float32Array,
+    outputs: Float32Array,
+) -> bool:
+    """Write the units of a `KnotTable` for one row, (d,); return whether every number was finite or missing."""
+    n_knots, n_units = knots.size, outputs.size
+    for unit in range(n_units):
+        outputs[unit] = units[units.shape[0] - 1, unit]
+    for j in range(row.shape[0]):
+        x, low, last = row[j], starts[j], starts[j + 1]
+        if np.isinf(x):
+            return False
+        if np.isnan(x):
+            for unit in range(n_units):
+                outputs[unit] += units[n_knots + j, unit]
+            continue
+        if low == last:
+            continue
+        if kinds[j] == CURVE:
+            x = min(max(x, ends[j, 0]), ends[j, 1])
+            last -= 1  # the last knot begins no segment
+        while last - low > 1:
+            middle = (low + last) // 2
+            if knots[middle] <= x:
+                low = middle
+            else:
+                last = middle
+        if kinds[j] == CURVE:  # halves never overflow
+            share = np.float32((0.5 * x - 0.5 * knots[low]) / (0.5 * knots[low + 1] - 0.5 * knots[low]))
+            for unit in range(n_units):
+                outputs[unit] += units[low, unit] + share * (units[low + 1, unit] - units[low, unit])
+        elif x == knots[low]:
+            for unit in range(n_units):
+                outputs[unit] += units[low, unit]
+    return True
+
+
 @compiled
+def first_layer_of_rows(
+    rows: FloatArray,
+    kinds: IntArray,
+    starts: IntArray,
+    knots: FloatArray,
+    ends: FloatArray,
+    units: Float32Array,
+    outputs: Float32Array,
+) -> bool:
+    """Write the units of rows, (n, d), rectified; return whether every number was finite or missing."""
+    sound = True
+    for r in range(rows.shape[0]):
+        sound &= first_layer_of_row(rows[r], kinds, starts, knots, ends, units, outputs[r])
+        for unit in range(outputs.shape[1]):
+            outputs[r, unit] = max(outputs[r, unit], np.float32(0.0))
+    return sound
+
+
+@inlined
 def layer_of_row(layer: Float32Array, hidden: Float32Array, following: Float32Array, rectify: bool) -> None:
     """Write the outputs of one layer, (inputs + 1, outputs) with the biases last, of one row."""
     n_in, n_out = layer.shape[0] - 1, layer.shape[1]
@@ -71,31 +133,37 @@ def layer_of_row(layer: Float32Array, hidden: Float32Array, following: Float32Ar
 @compiled
 def stack_row(
     rows: FloatArray,
-    layout: IntArray,
-    table: FloatArray,
-    straight: bool,
+    kinds: IntArray,
+    starts: IntArray,
+    knots: FloatArray,
+    ends: FloatArray,
+    units: Float32Array,
     layers: tuple[Float32Array, ...],
     fusion: FloatArray,
-    weigher: tuple[Float32Array, Float32Array],
+    weigher: Float32Array,
 ) -> float:
     """Return the fused raw score of one row, (1, d); NaN where a number is infinite.
 
-    `layers` are (M, inputs + 1, outputs) each; `fusion` holds the members' log balances and their weights, (2, M);
-    `weigher` has two layers, empty where the weights are fixed.
+    `units` and what stands before it are a `KnotTable`: the first layer of all members, then that of the weigher.
+    `layers` are the members' others, (M, inputs + 1, outputs) each, and `weigher` its last, (inputs + 1, M), empty
+    where the weights are fixed; `fusion` holds the members' log balances and their weights, (2, M).
     """
-    n_members, n_layers = layers[0].shape[0], len(layers)
-    widest = max(layers[0].shape[1], weigher[0].shape[1], weigher[1].shape[1])
-    for layer in range(n_layers):
-        widest = max(widest, layers[layer].shape[2])
-    inputs = np.empty(layers[0].shape[1] - 1, dtype=np.float32)
-    if not encode_row(rows[0], layout, table, straight, inputs):
+    n_members = fusion.shape[1]
+    n_weigher = max(weigher.shape[0] - 1, 0)
+    first = np.empty(units.shape[1], dtype=np.float32)
+    if not first_layer_of_row(rows[0], kinds, starts, knots, ends, units, first):
         return np.nan
+    width = (first.size - n_weigher) // n_members
+    widest = n_members
+    for layer in range(len(layers)):
+        widest = max(widest, layers[layer].shape[2])
+    for unit in range(first.size):
+        first[unit] = max(first[unit], np.float32(0.0))
     hidden = np.empty(widest, dtype=np.float32)
     following = np.empty(widest, dtype=np.float32)
     weights = fusion[1].copy()
-    if weigher[0].shape[0] > 0:
-        layer_of_row(weigher[0], inputs, hidden, True)
-        layer_of_row(weigher[1], hidden, following, False)
+    if n_weigher > 0:
+        layer_of_row(weigher, first[first.size - n_weigher :], following, False)
         highest = following[0]
         for m in range(n_members):
             highest = max(highest, following[m])
@@ -107,9 +175,10 @@ def stack_row(
             weights[m] /= total
     fused = 0.0
     for m in range(n_members):
-        layer_of_row(layers[0][m], inputs, hidden, n_layers > 1)
-        for layer in range(1, n_layers):
-            layer_of_row(layers[layer][m], hidden, following, layer < n_layers - 1)
+        own = first[m * width : (m + 1) * width]
+        for layer in range(len(layers)):
+            last = layer == len(layers) - 1
+            layer_of_row(layers[layer][m], own if layer == 0 else hidden, following, not last)
             hidden, following = following, hidden
         fused += weights[m] * (2.0 * np.float64(hidden[0]) - fusion[0, m])
     return fused
