@@ -38,7 +38,7 @@ def test_a_share_counts_only_where_the_gain_is_clear() -> None:
         return {"shift": shift, "static": 1.0, "true": 1.0 - gain, "tracked": 1.0 - recovered * gain, "found": 1.0}
 
     measured = [stream("up", 0.1, 0.9), stream("up", 0.11, 0.9), stream("down", 0.1, 0.1), stream("down", -0.09, 0.1)]
-    result = {"accuracy": 1.0, "slope": 1.0, "calibration": "affine", "served": 0.0, "served_log_ratios": 0.0}
+    result = {"accuracy": 1.0, "slope": 1.0, "served": 0.0, "served_log_ratios": 0.0}
     settings = {"tasks": ["cnn.tanh"]}
     figures = architectures.figures([({"task": "cnn.tanh"}, result | {"streams": measured})], settings)
     assert figures["least_recovered"] == pytest.approx(0.9)

@@ -26,7 +26,8 @@ def fit_calibrator(
     The posterior of a row is softmax(log shares + slope * score + offset), where the shares are those of
     the rows themselves: the likelihood is not re-weighted by class, which at rare priors would throw most
     of the information away. `slope_sd` is the sd of the slope around 1 before data; None leaves it free,
-    for scores on no particular scale (margins).
+    for scores on no particular scale (margins). Where it is given and there are more than two classes, offsets are
+    shrunk towards 0 as well, as far as they are noise.
     """
     if method not in CALIBRATIONS:
         raise InvalidInputError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
@@ -36,4 +37,4 @@ def fit_calibrator(
         return fit_spline(scores, labels, weights, slope_sd=slope_sd, random_state=random_state)
     if method == "isotonic":
         return fit_isotonic(scores, labels, weights, np.random.default_rng(0 if random_state is None else random_state))
-    return fit_linear(scores, labels, weights, method=method, slope_sd=slope_sd)
+    return fit_linear(scores, labels, weights, method=method, slope_sd=slope_sd, shrink=True)

@@ -58,7 +58,7 @@ def _left_out_loss(
     fused: FloatArray, labels: IntArray, weights: FloatArray, left_out: npt.NDArray[np.bool_], slope_sd: float | None
 ) -> float:
     kept = ~left_out
-    calibrator = fit_linear(fused[kept], labels[kept], weights[kept], slope_sd=slope_sd)
+    calibrator = fit_linear(fused[kept], labels[kept], weights[kept], slope_sd=slope_sd, shrink=True)
     logs = log_softmax(
         np.log(class_shares(labels[kept], weights[kept], fused.shape[1])) + calibrator.apply(fused[left_out]), axis=1
     )

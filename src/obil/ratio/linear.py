@@ -8,6 +8,7 @@ from scipy.special import log_softmax
 from obil.arrays import FloatArray, IntArray
 from obil.errors import EstimationError, InvalidInputError
 from obil.model.calibrators import LinearCalibrator
+from obil.ratio.shrink import shrink_offsets
 
 # Scores that are already log odds rarely need more: on a few hundred rows this keeps the slope from being noise.
 SLOPE_SD = 0.15
@@ -21,8 +22,13 @@ def fit_linear(
     *,
     method: str = "affine",
     slope_sd: float | None = SLOPE_SD,
+    shrink: bool = False,
 ) -> LinearCalibrator:
-    """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector)."""
+    """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector).
+
+    `shrink` draws the offsets of more than two classes towards 0, as far as their own spread says. One offset alone
+    has no spread, and scores without a scale (`slope_sd` None) have no zero either: those offsets stay free.
+    """
     n_classes = scores.shape[1]
     weights = as_counts(weights)
     # scores without a scale of their own are fitted on that of their spread within a class
@@ -47,11 +53,13 @@ def fit_linear(
         mean[:n_slopes] = np.maximum(theta[:n_slopes], SMALLEST_SLOPE)
         precision[:n_slopes] = 1e12
         theta, hessian = likelihood.maximise(mean, precision)
-    covariance = np.linalg.inv(hessian)
+    covariance = np.linalg.inv(hessian).astype(np.float64, copy=False)
     if n_offsets:
         # the class counts are what they are: their sampling noise is no part of the ratio's
         per_class = np.bincount(labels, weights=weights, minlength=n_classes)
         covariance[n_slopes:, n_slopes:] -= np.diag(1.0 / per_class[1:]) + 1.0 / per_class[0]
+    if shrink and n_offsets > 1 and slope_sd is not None:
+        theta, covariance = shrink_offsets(theta, covariance, n_offsets)
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
     deviations = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T  # (A, parameters)
     slopes = np.maximum(to_slopes @ theta, SMALLEST_SLOPE) / scale
