@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.prior import BBSE, TRACKERS, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, WindowEM
+from obil.prior import BBSE, TRACKERS, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, SafeTracker, WindowEM
 from obil.prior.tracker import CompiledTracker
 
 SIZES = (2, 3, 7)
@@ -42,6 +42,8 @@ def unstarted(name: str, n_classes: int = 2) -> CompiledTracker:
             confusion=confusion(n_classes), training_prior=np.full(n_classes, 1 / n_classes), soft=True, window=20
         ),
         "FixedPrior": FixedPrior,
+        "SafeTracker": SafeTracker,
+        "SafeTracker-fast": lambda: SafeTracker(lead="fast"),
     }
     tracker: CompiledTracker = builders[name]()
     return tracker
@@ -49,7 +51,7 @@ def unstarted(name: str, n_classes: int = 2) -> CompiledTracker:
 
 NAMES = (
     "BayesBank", "BayesBank-small", "BayesBank-endless", "GridFilter", "GridFilter-resets", "Algorithm2",
-    "Algorithm2-inverted", "OnlineEM", "WindowEM", "BBSE", "BBSE-soft", "FixedPrior",
+    "Algorithm2-inverted", "OnlineEM", "WindowEM", "BBSE", "BBSE-soft", "FixedPrior", "SafeTracker", "SafeTracker-fast",
 )  # fmt: skip
 CASES = [(name, size) for name in NAMES for size in SIZES if size == 2 or not name.startswith("GridFilter")]
 

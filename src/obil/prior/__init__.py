@@ -10,11 +10,13 @@ from obil.prior.bbse import BBSE
 from obil.prior.fixed_prior import FixedPrior
 from obil.prior.grid_filter import GridFilter
 from obil.prior.online_em import OnlineEM
+from obil.prior.safe_tracker import SafeTracker
 from obil.prior.tracker import CompiledTracker, PriorTracker
 from obil.prior.window_em import WindowEM
 
 TRACKERS: dict[str, type[CompiledTracker]] = {
-    tracker.__name__: tracker for tracker in (BayesBank, GridFilter, Algorithm2, OnlineEM, WindowEM, BBSE, FixedPrior)
+    tracker.__name__: tracker
+    for tracker in (SafeTracker, BayesBank, GridFilter, Algorithm2, OnlineEM, WindowEM, BBSE, FixedPrior)
 }
 
 
@@ -42,6 +44,7 @@ __all__ = [
     "GridFilter",
     "OnlineEM",
     "PriorTracker",
+    "SafeTracker",
     "WindowEM",
     "restore_tracker",
 ]

@@ -16,7 +16,7 @@ class FixedPrior(CompiledTracker):
     """Never move: the baseline every tracker has to beat, or the right choice for a known prior.
 
     >>> tracker = FixedPrior(0.1)
-    >>> tracker.update([0.0, 5.0])
+    >>> _ = tracker.update([0.0, 5.0])
     >>> tracker.prior
     array([0.9, 0.1])
     """

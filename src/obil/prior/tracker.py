@@ -24,11 +24,17 @@ class PriorTracker(Protocol):
     def prior(self) -> FloatArray:
         """The prior to decide the next row with, (K,)."""
 
-    def update(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> None:
-        """Let one row, (K,), vote; `views` are other log ratios of the same row, (V, K)."""
+    def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
+        """Return the prior each of these rows (n, K) would be decided with now, (n, K), changing nothing."""
 
-    def update_many(self, log_ratios: npt.ArrayLike) -> FloatArray:
-        """Let rows (n, K) vote in order; return the prior *before* each row, (n, K)."""
+    def update(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
+        """Let one row, (K,), vote; return the prior from *before* it, (K,), to decide it with.
+
+        `views` are other log ratios of the same row, (V, K).
+        """
+
+    def update_many(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
+        """Let rows (n, K) vote in order; return the prior to decide each with, (n, K); `views` are (n, V, K)."""
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
         """Return lower and upper ends for each class, (K, 2), or None where the tracker has no such notion."""
@@ -86,8 +92,13 @@ class CompiledTracker:
         """The prior to decide the next row with, (K,)."""
         return self._started().prior.copy()
 
-    def update(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> None:
-        """Let one row, (K,), vote. Trackers that use no views take none into account."""
+    def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
+        """Return the prior each of these rows (n, K) would be decided with now, (n, K), changing nothing."""
+        rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
+        return np.tile(self._started().prior, (len(rows), 1))
+
+    def update(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
+        """Let one row, (K,), vote; return the prior from *before* it. Trackers that use no views ignore them."""
         row = as_floats(log_ratios, "log_ratios")
         if row.ndim != 1:
             raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
@@ -95,13 +106,16 @@ class CompiledTracker:
         # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
         if not (len(values) == self.n_classes and values[0] == 0.0 and math.isfinite(sum(values))):
             row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
-        self._absorb(row[None], np.empty((1, row.size)))
+        priors = np.empty((1, row.size))
+        self._vote(row[None], priors, None if views is None else as_floats(views, "views")[None])
+        before: FloatArray = priors[0]
+        return before
 
-    def update_many(self, log_ratios: npt.ArrayLike) -> FloatArray:
+    def update_many(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
         """Let rows (n, K) vote in order; return the prior *before* each row, (n, K)."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         priors = np.empty_like(rows)
-        self._absorb(rows, priors)
+        self._vote(rows, priors, None if views is None else as_floats(views, "views"))
         return priors
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
@@ -151,6 +165,9 @@ class CompiledTracker:
 
     def _begin(self, start: FloatArray) -> Memory:
         raise NotImplementedError
+
+    def _vote(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:  # few use views
+        self._absorb(rows, priors)
 
     def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
         raise NotImplementedError

@@ -1,0 +1,353 @@
+"""Mix experts by the log loss of their posteriors on the labels that came, however late.
+
+An expert is an affine map of the log ratios to logits: a prior is one with slope 1. It is the mixture of posteriors, and
+not of priors, that loses at most log M more than the best of M experts.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from obil.arrays import FloatArray, IntArray
+from obil.compiled import compiled, inlined
+
+COUNT_MEMORIES = (100.0, 1_000.0, np.inf)  # labels that a count of them remembers
+RECALIBRATION_MEMORIES = (1_000.0, np.inf)  # labels that a recalibration remembers
+TRAINING, GUARDED, FAST = 0, 1, 2  # experts, before those that learn from labels
+N_EXPERTS = 3 + len(COUNT_MEMORIES) + len(RECALIBRATION_MEMORIES)
+LEAST_SHARE = 1e-3  # of the weight that is dealt anew with each label
+START_LABELS = 20.0  # labels that the guarded prior counts for in a count
+SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
+SMALLEST_SLOPE, LARGEST_SLOPE, LARGEST_OFFSET = 0.1, 3.0, 10.0
+LARGEST_LOGIT = 30.0
+LEVELS, SLOTS, LEVEL_ROWS = 8, 3, 64  # of past advice: SLOTS every LEVEL_ROWS * 2^level rows
+
+
+class LabelMemory(NamedTuple):
+    """What M experts advise and have earned, and what they advised before."""
+
+    weights: FloatArray  # (M,) of the experts
+    counts: FloatArray  # (n, K) of labels, by propensity, in each memory
+    maps: FloatArray  # (n, K) slope, then the offsets of classes 1 ... K-1, of each recalibration
+    precisions: FloatArray  # (n, K, K) of those
+    past: FloatArray  # (LEVELS, SLOTS, M, K) advice as it was
+    past_rows: IntArray  # (LEVELS, SLOTS) before which row, -1 where none is stored
+    past_labels: IntArray  # (LEVELS, SLOTS) after how many labels
+    least_propensity: FloatArray  # (1,) that a label came with
+    seen: IntArray  # (2,) rows, labels
+
+    @classmethod
+    def empty(cls, n_classes: int) -> "LabelMemory":
+        """Return the memory before the first row."""
+        n_counts, n_maps = len(COUNT_MEMORIES), len(RECALIBRATION_MEMORIES)
+        maps = np.zeros((n_maps, n_classes))
+        maps[:, 0] = 1.0
+        return cls(
+            weights=np.full(N_EXPERTS, 1.0 / N_EXPERTS),
+            counts=np.zeros((n_counts, n_classes)),
+            maps=maps,
+            precisions=np.tile(start_precision(n_classes), (n_maps, 1, 1)),
+            past=np.zeros((LEVELS, SLOTS, N_EXPERTS, n_classes)),
+            past_rows=np.full((LEVELS, SLOTS), -1, dtype=np.int64),
+            past_labels=np.zeros((LEVELS, SLOTS), dtype=np.int64),
+            least_propensity=np.ones(1),
+            seen=np.zeros(2, dtype=np.int64),
+        )
+
+
+def start_precision(n_classes: int) -> FloatArray:
+    """Return the precision of a recalibration before any label, (K, K)."""
+    return np.diag([1.0 / SLOPE_SD**2, *[1.0 / OFFSET_SD**2] * (n_classes - 1)])
+
+
+@compiled
+def advise_rows(
+    rows: FloatArray,
+    guarded: FloatArray,
+    fast: FloatArray,
+    start: FloatArray,
+    lead: int,
+    weights: FloatArray,
+    counts: FloatArray,
+    maps: FloatArray,
+    past: FloatArray,
+    past_rows: IntArray,
+    past_labels: IntArray,
+    seen: IntArray,
+    priors: FloatArray,
+    prior: FloatArray,
+) -> None:
+    """Write the prior each of n rows is decided with, (n, K), and the one of a row that says nothing after them, (K,).
+
+    A row's prior is the one whose posterior for this row is the mixture's. `guarded` and `fast` are (n + 1, K).
+    """
+    n_rows, n_classes = rows.shape
+    advice = np.empty((weights.size, n_classes))
+    silent = np.zeros(n_classes)
+    for t in range(n_rows):
+        _advise(guarded[t], fast[t], start, counts, maps, advice)
+        if seen[0] % LEVEL_ROWS == 0:
+            _remember(advice, past, past_rows, past_labels, seen)
+        _mixed_prior(rows[t], advice, weights, lead, seen[1], guarded[t], priors[t])
+        seen[0] += 1
+    _advise(guarded[n_rows], fast[n_rows], start, counts, maps, advice)
+    _mixed_prior(silent, advice, weights, lead, seen[1], guarded[n_rows], prior)
+
+
+@compiled
+def priors_of_rows(
+    rows: FloatArray,
+    guarded: FloatArray,
+    fast: FloatArray,
+    start: FloatArray,
+    lead: int,
+    weights: FloatArray,
+    counts: FloatArray,
+    maps: FloatArray,
+    n_labels: int,
+    priors: FloatArray,
+) -> None:
+    """Write the prior that rows would be decided with now, (n, K); `guarded` and `fast` are those of now, (K,)."""
+    advice = np.empty((weights.size, rows.shape[1]))
+    _advise(guarded, fast, start, counts, maps, advice)
+    for t in range(rows.shape[0]):
+        _mixed_prior(rows[t], advice, weights, lead, n_labels, guarded, priors[t])
+
+
+@compiled
+def learn_label(
+    log_ratios: FloatArray,
+    label: int,
+    replaced: int,
+    propensity: float,
+    row: int,
+    guarded: FloatArray,
+    fast: FloatArray,
+    start: FloatArray,
+    start_weights: FloatArray,
+    start_precision: FloatArray,
+    count_memories: FloatArray,
+    map_memories: FloatArray,
+    weights: FloatArray,
+    counts: FloatArray,
+    maps: FloatArray,
+    precisions: FloatArray,
+    past: FloatArray,
+    past_rows: IntArray,
+    past_labels: IntArray,
+    least_propensity: FloatArray,
+    seen: IntArray,
+) -> None:
+    """Let a true label speak on the experts' advice of when its row was decided; `replaced` is -1 or the label before.
+
+    The loss counts by least propensity / propensity, and by 1 / (1 + labels that came since the row was decided): so
+    many of them were already decided with weights that could not know this one.
+    """
+    n_experts, n_classes = weights.size, log_ratios.size
+    if propensity < least_propensity[0]:
+        counts *= propensity / least_propensity[0]
+        least_propensity[0] = propensity
+    share = least_propensity[0] / propensity
+    advice = np.empty((n_experts, n_classes))
+    since = 0
+    level, slot = _find(row, past_rows)
+    if row >= seen[0] or level < 0:
+        _advise(guarded, fast, start, counts, maps, advice)
+    else:
+        advice[:] = past[level, slot]
+        since = seen[1] - past_labels[level, slot]
+
+    # the experts
+    rate = share / (1.0 + since)
+    logs = np.empty(n_classes)
+    gains = np.empty(n_experts)
+    for m in range(n_experts):
+        _log_posterior(log_ratios, advice[m], logs)
+        gains[m] = rate * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
+    highest = gains.max()
+    total = 0.0
+    for m in range(n_experts):
+        weights[m] = max(weights[m], 1e-300) * np.exp(gains[m] - highest)
+        total += weights[m]
+    dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_SHARE) / (1.0 + since)
+    for m in range(n_experts):
+        weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start_weights[m]
+
+    # the counts
+    for c in range(count_memories.size):
+        if replaced >= 0:
+            counts[c, replaced] = max(counts[c, replaced] - share, 0.0)
+        else:
+            for k in range(n_classes):
+                counts[c, k] *= 1.0 - share / count_memories[c]
+        counts[c, label] += share
+
+    # the recalibrations, of the guarded posterior at the time
+    base = np.empty(n_classes)
+    for k in range(n_classes):
+        logit = log_ratios[k] + (advice[GUARDED, k] if k > 0 else 0.0)
+        base[k] = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
+    for a in range(map_memories.size):
+        _recalibrate(base, label, replaced, share, map_memories[a], start_precision, maps[a], precisions[a])
+    if replaced < 0:
+        seen[1] += 1
+
+
+@inlined
+def _advise(
+    guarded: FloatArray, fast: FloatArray, start: FloatArray, counts: FloatArray, maps: FloatArray, advice: FloatArray
+) -> None:
+    """Write each expert's slope, and its logits of classes 1 ... K-1 against class 0 for a row that says nothing."""
+    n_counts = counts.shape[0]
+    for m in range(advice.shape[0]):
+        advice[m, 0] = 1.0
+    for k in range(1, guarded.size):
+        advice[TRAINING, k] = np.log(start[k] / start[0])
+        advice[GUARDED, k] = np.log(guarded[k] / guarded[0])
+        advice[FAST, k] = np.log(fast[k] / fast[0])
+    for c in range(n_counts):
+        for k in range(1, guarded.size):
+            advice[FAST + 1 + c, k] = np.log(
+                (START_LABELS * guarded[k] + counts[c, k]) / (START_LABELS * guarded[0] + counts[c, 0])
+            )
+    for a in range(maps.shape[0]):
+        m = FAST + 1 + n_counts + a
+        advice[m, 0] = maps[a, 0]
+        for k in range(1, guarded.size):
+            advice[m, k] = maps[a, 0] * advice[GUARDED, k] + maps[a, k]
+
+
+@inlined
+def _log_posterior(log_ratios: FloatArray, expert: FloatArray, logs: FloatArray) -> None:
+    """Write the log posterior of a row under one expert, (K,)."""
+    logs[0] = 0.0
+    largest = 0.0
+    for k in range(1, log_ratios.size):
+        logs[k] = expert[0] * log_ratios[k] + expert[k]
+        largest = max(largest, logs[k])
+    total = 0.0
+    for k in range(log_ratios.size):
+        total += np.exp(logs[k] - largest)
+    largest += np.log(total)
+    for k in range(log_ratios.size):
+        logs[k] -= largest
+
+
+@inlined
+def _mixed_prior(
+    log_ratios: FloatArray,
+    advice: FloatArray,
+    weights: FloatArray,
+    lead: int,
+    n_labels: int,
+    guarded: FloatArray,
+    prior: FloatArray,
+) -> None:
+    """Write the prior whose posterior for this row is the mixture's: before any label, that of the leading expert."""
+    n_classes = log_ratios.size
+    if n_labels == 0 and lead == GUARDED:
+        for k in range(n_classes):
+            prior[k] = guarded[k]
+        return
+    logs = np.empty(n_classes)
+    mixed = np.zeros(n_classes)
+    if n_labels == 0:
+        _log_posterior(log_ratios, advice[lead], logs)
+        for k in range(n_classes):
+            mixed[k] = np.exp(logs[k])
+    else:
+        for m in range(weights.size):
+            _log_posterior(log_ratios, advice[m], logs)
+            for k in range(n_classes):
+                mixed[k] += weights[m] * np.exp(logs[k])
+    largest = -np.inf
+    for k in range(n_classes):
+        mixed[k] = np.log(max(mixed[k], 1e-300)) - log_ratios[k]
+        largest = max(largest, mixed[k])
+    total = 0.0
+    for k in range(n_classes):
+        prior[k] = max(np.exp(mixed[k] - largest), 1e-15)
+        total += prior[k]
+    for k in range(n_classes):
+        prior[k] /= total
+
+
+@inlined
+def _remember(advice: FloatArray, past: FloatArray, past_rows: IntArray, past_labels: IntArray, seen: IntArray) -> None:
+    """Store the advice before a row: the recent past densely, the far past sparsely."""
+    every = LEVEL_ROWS
+    for level in range(past_rows.shape[0]):
+        if seen[0] % every == 0:
+            slot = (seen[0] // every) % past_rows.shape[1]
+            past[level, slot] = advice
+            past_rows[level, slot] = seen[0]
+            past_labels[level, slot] = seen[1]
+        every *= 2
+
+
+@inlined
+def _find(row: int, past_rows: IntArray) -> tuple[int, int]:
+    """Return where the advice closest before a row is stored, or the oldest where all is later; -1 where none is."""
+    level, slot, best = -1, -1, -1
+    oldest_level, oldest_slot, oldest = -1, -1, np.iinfo(np.int64).max
+    for i in range(past_rows.shape[0]):
+        for j in range(past_rows.shape[1]):
+            stored = past_rows[i, j]
+            if stored < 0:
+                continue
+            if best < stored <= row:
+                level, slot, best = i, j, stored
+            if stored < oldest:
+                oldest_level, oldest_slot, oldest = i, j, stored
+    return (level, slot) if level >= 0 else (oldest_level, oldest_slot)
+
+
+@inlined
+def _recalibrate(
+    base: FloatArray,
+    label: int,
+    replaced: int,
+    share: float,
+    memory: float,
+    start_precision: FloatArray,
+    theta: FloatArray,
+    precision: FloatArray,
+) -> None:
+    """Take one step of a Bayesian logistic regression that forgets: logits = slope * base + offsets."""
+    n_classes = base.size
+    posterior = np.empty(n_classes)
+    logits = theta.copy()  # of an expert with this slope and these offsets
+    _log_posterior(base, logits, posterior)
+    gradient = np.zeros(n_classes)
+    residual = np.zeros(n_classes)
+    for k in range(n_classes):
+        posterior[k] = np.exp(posterior[k])
+        residual[k] = -posterior[k] if replaced < 0 else 0.0
+    residual[label] += 1.0
+    if replaced >= 0:
+        residual[replaced] -= 1.0
+    for k in range(1, n_classes):
+        gradient[0] += residual[k] * base[k]
+        gradient[k] = residual[k]
+    if replaced < 0:  # how well a label is known does not depend on which it is
+        mean = 0.0
+        for k in range(1, n_classes):
+            mean += posterior[k] * base[k]
+        kept = 1.0 - share / memory
+        for i in range(n_classes):
+            for j in range(n_classes):
+                precision[i, j] = start_precision[i, j] + kept * (precision[i, j] - start_precision[i, j])
+        for k in range(1, n_classes):
+            precision[0, 0] += share * posterior[k] * (base[k] - mean) * (base[k] - mean)
+            cross = share * posterior[k] * (base[k] - mean)
+            precision[0, k] += cross
+            precision[k, 0] += cross
+            precision[k, k] += share * posterior[k]
+            for j in range(1, n_classes):
+                precision[k, j] -= share * posterior[k] * posterior[j]
+        precision[0, 0] += share * posterior[0] * mean * mean
+    step = np.linalg.solve(precision, share * gradient)
+    for k in range(n_classes):
+        theta[k] += step[k]
+        theta[k] = min(max(theta[k], -LARGEST_OFFSET), LARGEST_OFFSET)
+    theta[0] = min(max(theta[0], SMALLEST_SLOPE), LARGEST_SLOPE)

@@ -1,0 +1,356 @@
+"""Track the prior so that adapting is never noticeably worse than not adapting."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, ndtri
+
+from obil.arrays import FloatArray, PriorLike, as_log_ratios, require_in
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.model.ratio_model import RatioModel
+from obil.prior.bayes_bank import BankMemory, BayesBank
+from obil.prior.calibration_spread import logits_of
+from obil.prior.label_experts import (
+    COUNT_MEMORIES,
+    GUARDED,
+    N_EXPERTS,
+    RECALIBRATION_MEMORIES,
+    TRAINING,
+    LabelMemory,
+    advise_rows,
+    learn_label,
+    priors_of_rows,
+    start_precision,
+)
+from obil.prior.tracker import CompiledTracker
+from obil.prior.view_guard import (
+    KEPT_EACH_BLOCK,
+    LARGEST_SENSITIVITY,
+    QUIET_BLOCKS,
+    GuardMemory,
+    guard_rows,
+)
+from obil.prior.witnesses import Witnesses
+
+SLOW_MEMORIES: tuple[float | None, ...] = (3_000, 10_000, 30_000, None)
+SLOW_START_ROWS = 1_000.0
+LEADS = {"training": TRAINING, "slow": GUARDED, "fast": GUARDED}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SafeMemory:
+    """The memories of the parts."""
+
+    prior: FloatArray  # (K,)
+    slow: BankMemory
+    fast: BankMemory
+    guard: GuardMemory
+    labels: LabelMemory
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return all arrays by name, flat, as a state holds them."""
+        named: dict[str, Any] = {"prior": self.prior}
+        for part in ("slow", "fast", "guard", "labels"):
+            named |= {f"{part}.{name}": array for name, array in getattr(self, part)._asdict().items()}
+        return named
+
+
+class SafeTracker(CompiledTracker):
+    """Follow the prior as far as views and labels bear it out.
+
+    p(x | class) drifts in the wild, and a likelihood cannot tell that from a change of the prior. So this tracker
+    moves slowly; not at all where a small drift of the ratio would explain the move; and no further than the *views*
+    of the model, other opinions on the same rows, agree on beyond their noise. Fast memories are admitted after ten
+    blocks of 500 rows without a disagreement. As soon as labels come (`feedback`), they decide: the posteriors of
+    eight experts (training prior, guarded prior, fast bank, three counts of labels, two recalibrations) are mixed by
+    their log loss.
+
+    Guarantee
+    ---------
+    Whatever the rows and the labels: when each label is fed back before the next row is decided, the log loss of the
+    mixture on T labelled rows, each weighted by least propensity / propensity, exceeds that of the best of M experts
+    by at most ``log M + log(T + 1) + T / 999``, and that of a sequence of experts by ``log M + log(1000)`` more for
+    each switch. A label that comes after d later ones counts by 1 / (1 + d), and the bound grows by as much: what
+    was decided meanwhile could not know it. Without labels nothing is guaranteed: views can agree on a wrong value.
+
+    Parameters
+    ----------
+    prior
+        The prior to start from; None leaves that to `start`.
+    witnesses
+        What a model's held-out rows say of it and its views, or None: then the tracker is the slow bank.
+    lead
+        What decides before any label came: "slow", the guarded slow bank; "fast", the guarded fast bank from the first
+        row on; "training", the start prior. A backtest tells.
+    start_weights
+        Of the experts when the first label comes; equal if None.
+
+    >>> tracker = SafeTracker(0.5)
+    >>> _ = tracker.update_many([[0.0, -9.0]] * 4_000)  # rows that all look negative
+    >>> bool(0.1 < tracker.prior[1] < 0.2)  # it takes its time
+    True
+    >>> for _ in range(40):
+    ...     tracker.feedback([0.0, -9.0], 0)
+    >>> tracker.status
+    'labels decide'
+    """
+
+    _memory: SafeMemory
+
+    def __init__(
+        self,
+        prior: PriorLike | None = None,
+        *,
+        witnesses: Witnesses | Mapping[str, Any] | None = None,
+        lead: str = "slow",
+        start_weights: Sequence[float] | None = None,
+    ) -> None:
+        if lead not in LEADS:
+            raise InvalidInputError(f"lead must be one of {sorted(LEADS)}, got {lead!r:.40}")
+        weights = [1.0 / N_EXPERTS] * N_EXPERTS if start_weights is None else list(start_weights)
+        weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in weights]
+        if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
+            raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
+        self._given = witnesses
+        described = witnesses.to_json() if isinstance(witnesses, Witnesses) else witnesses
+        super().__init__(
+            prior, witnesses=None if described is None else dict(described), lead=lead, start_weights=weights
+        )
+
+    @classmethod
+    def for_model(cls, model: RatioModel, **settings: Any) -> "SafeTracker":
+        """Return a tracker with the witnesses of a model, to be started."""
+        return cls(witnesses=Witnesses.of_model(model), **settings)
+
+    @property
+    def n_views(self) -> int:
+        """How many views of a row this tracker listens to."""
+        self._started()
+        return self._witnesses.n_views
+
+    @property
+    def n_labels(self) -> int:
+        """How many labels came."""
+        self._started()
+        return int(self._memory.labels.seen[1])
+
+    @property
+    def admitted(self) -> bool:
+        """Whether fast memories are trusted, as long as no label speaks."""
+        self._started()
+        return self._may_admit and bool(self._memory.guard.watched[1] >= QUIET_BLOCKS)
+
+    @property
+    def disagreement(self) -> float:
+        """How far the views disagreed in the last block, in standard deviations."""
+        self._started()
+        return float(self._memory.guard.disagreement[0])
+
+    @property
+    def status(self) -> str:
+        """What decides at the moment, in words."""
+        if self.n_labels:
+            return "labels decide"
+        if self._settings["lead"] == "training":
+            return "the start prior, until labels come"
+        if self.admitted:
+            return "fast memories, admitted because the views agree"
+        if not self.n_views:
+            return "the slow bank: there are neither views nor labels to check a faster one"
+        return "the slow bank, held back by its views"
+
+    @property
+    def labelled_prior(self) -> FloatArray | None:
+        """The prior by all labels alone, weighted by 1 / propensity, (K,); None before the first."""
+        self._started()
+        counts = self._memory.labels.counts[-1]
+        return counts / counts.sum() if counts.sum() > 0.0 else None
+
+    @property
+    def expert_weights(self) -> dict[str, float]:
+        """What each expert has earned by labels so far."""
+        self._started()
+        names = ["training prior", "guarded prior", "fast bank"]
+        names += [f"label count, {_memory_name(memory)}" for memory in COUNT_MEMORIES]
+        names += [f"recalibration, {_memory_name(memory)}" for memory in RECALIBRATION_MEMORIES]
+        return dict(zip(names, self._memory.labels.weights.tolist(), strict=True))
+
+    def feedback(
+        self,
+        log_ratios: npt.ArrayLike,
+        label: int,
+        *,
+        propensity: float = 1.0,
+        row: int | None = None,
+        replaced: int | None = None,
+    ) -> None:
+        """Let a true label speak.
+
+        `propensity` is the probability that this label was asked for, `row` the number of the row when it was decided
+        (None: just now), `replaced` the label it takes the place of.
+        """
+        self._started()
+        values = as_log_ratios(np.asarray(log_ratios, dtype=np.float64)[None], n_classes=self.n_classes)[0]
+        number = _class_number(label, self.n_classes)
+        before = -1 if replaced is None else _class_number(replaced, self.n_classes)
+        share = require_in("propensity", propensity, 1e-9, 1.0)
+        if before == number:
+            return
+        memory, labels = self._memory, self._memory.labels
+        guarded, fast = self._now()
+        learn_label(
+            values, number, before, share, int(labels.seen[0]) if row is None else int(row),
+            guarded[0], fast[0], self._start, self._start_weights, self._start_precision,
+            self._count_memories, self._map_memories,
+            labels.weights, labels.counts, labels.maps, labels.precisions,
+            labels.past, labels.past_rows, labels.past_labels, labels.least_propensity, labels.seen,
+        )  # fmt: skip
+        memory.prior[:] = self.priors_for(np.zeros((1, values.size)))[0]
+
+    def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
+        """Return the prior each of these rows (n, K) would be decided with now, (n, K), changing nothing."""
+        rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
+        labels, priors = self._memory.labels, np.empty_like(rows)
+        guarded, fast = self._now()
+        priors_of_rows(
+            rows, guarded[0], fast[0], self._start, self._lead,
+            labels.weights, labels.counts, labels.maps, int(labels.seen[1]), priors,
+        )  # fmt: skip
+        return priors
+
+    def interval(self, level: float = 0.9) -> FloatArray:
+        """Return an interval for each class's prior, (K, 2): of the bank that leads, or of the experts' mixture.
+
+        It reaches to where the bank alone would have gone: what the guard held back may have been right.
+        """
+        tail = ndtri((1.0 + require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0)
+        self._started()
+        memory = self._memory
+        bank = self._fast if self.admitted else self._slow
+        ends = logits_of(bank.interval(level))
+        own = logits_of(memory.prior)
+        if not self.n_labels:
+            return np.asarray(expit(np.stack([np.minimum(ends[:, 0], own), np.maximum(ends[:, 1], own)], axis=1)))
+        guarded, fast = self._now()
+        counts = memory.labels.counts
+        means = [self._start, guarded[0], fast[0]]
+        spreads = [np.zeros_like(own), ((ends[:, 1] - ends[:, 0]) / 2.0 / tail) ** 2]
+        spreads.append(spreads[-1])
+        for count in counts:
+            number = count.sum() + 20.0
+            mean = (count + 20.0 * guarded[0]) / number
+            means.append(mean)
+            spreads.append(1.0 / (number * mean * (1.0 - mean)))
+        weights = memory.labels.weights[: len(means)]
+        weights = weights / weights.sum()
+        centres = logits_of(np.array(means))
+        spread = weights @ (np.array(spreads) + (centres - weights @ centres) ** 2)
+        return np.asarray(expit(own[:, None] + tail * np.sqrt(spread)[:, None] * np.array([-1.0, 1.0])))
+
+    def _begin(self, start: FloatArray) -> SafeMemory:
+        given, n_classes = self._given, start.size
+        if given is None:
+            self._witnesses = Witnesses.nobody(n_classes)
+        else:
+            self._witnesses = given if isinstance(given, Witnesses) else Witnesses.from_json(given, n_classes=n_classes)
+        if len(self._witnesses.sensitivity) != (1 if n_classes == 2 else n_classes):
+            raise InvalidInputError(f"these witnesses are not of a model of {n_classes} classes")
+        self._slow = BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
+        self._fast = BayesBank(start)
+        self._kept = np.array(KEPT_EACH_BLOCK)
+        self._grid = self._witnesses.grid
+        self._lead = LEADS[self._settings["lead"]]
+        self._start_weights = np.array(self._settings["start_weights"])
+        self._start_precision = start_precision(n_classes)
+        self._count_memories = np.array(COUNT_MEMORIES)
+        self._map_memories = np.array(RECALIBRATION_MEMORIES)
+        own = [start[1:]] if n_classes == 2 else start
+        sensitivities = [
+            np.interp(level, self._grid, table)
+            for level, table in zip(np.ravel(own), self._witnesses.sensitivity, strict=True)
+        ]
+        steady = max(sensitivities) <= LARGEST_SENSITIVITY
+        self._may_admit = self._settings["lead"] == "fast" or (self._witnesses.n_views > 0 and steady)
+        guard = GuardMemory.empty(self._witnesses.n_views + 1, n_classes)
+        if self._settings["lead"] == "fast":
+            guard.watched[1] = QUIET_BLOCKS
+        labels = LabelMemory.empty(n_classes)
+        labels.weights[:] = self._start_weights
+        return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
+
+    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+        self._vote(rows, priors, None)
+
+    def _vote(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:
+        memory, labels = self._memory, self._memory.labels
+        n_rows, n_classes = rows.shape
+        if views is None or not self._witnesses.n_views:
+            opinions = np.empty((n_rows, 0, n_classes))
+        elif views.shape != (n_rows, self._witnesses.n_views, n_classes) or not np.isfinite(views).all():
+            raise InvalidInputError(
+                f"views must be finite log ratios of shape {(n_rows, self._witnesses.n_views, n_classes)}, "
+                f"got {views.shape}"
+            )
+        else:
+            opinions = np.ascontiguousarray(views)
+        slow, fast = np.empty((n_rows + 1, n_classes)), np.empty((n_rows + 1, n_classes))
+        for bank, path in ((self._slow, slow), (self._fast, fast)):
+            bank._absorb(rows, path[:n_rows])
+            path[n_rows] = bank._memory.prior
+        guarded = np.empty_like(slow)
+        self._guard(rows, opinions, slow, fast, guarded)
+        advise_rows(
+            rows, guarded, fast, self._start, self._lead,
+            labels.weights, labels.counts, labels.maps,
+            labels.past, labels.past_rows, labels.past_labels, labels.seen, priors, memory.prior,
+        )  # fmt: skip
+
+    def _guard(
+        self, rows: FloatArray, views: FloatArray, slow: FloatArray, fast: FloatArray, guarded: FloatArray
+    ) -> None:
+        known = self._witnesses
+        guard_rows(
+            rows, views, slow, fast, self._start, self._kept, self._grid,
+            known.expected, known.sensitivity, known.noise, known.least_information, self._may_admit,
+            *self._memory.guard, guarded,
+        )  # fmt: skip
+
+    def _now(self) -> tuple[FloatArray, FloatArray]:
+        """Return the guarded prior and that of the fast bank at the moment, (1, K) each."""
+        self._started()
+        n_classes = self._start.size
+        slow, fast = self._slow._memory.prior[None], self._fast._memory.prior[None]
+        guarded = np.empty((1, n_classes))
+        self._guard(np.empty((0, n_classes)), np.empty((0, 0, n_classes)), slow, fast, guarded)
+        return guarded, fast
+
+    def _check_memory(self) -> None:
+        self._slow._check_memory()
+        self._fast._check_memory()
+        guard, labels = self._memory.guard, self._memory.labels
+        rows, blocks = guard.watched.tolist()
+        if not 0 <= rows < 500 or blocks < 0 or (guard.information < 0.0).any() or (guard.own < 0.0).any():
+            raise InvalidStateError("the guard of a safe tracker cannot have seen this")
+        weights = labels.weights
+        if (weights < 0.0).any() or abs(float(weights.sum()) - 1.0) > 1e-6:
+            raise InvalidStateError("the weights of the experts must be non-negative and sum to 1")
+        if (labels.counts < 0.0).any() or (labels.seen < 0).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
+            raise InvalidStateError("the labels of a safe tracker cannot have been counted so")
+        if (labels.past_rows > labels.seen[0]).any() or (labels.past_labels > labels.seen[1]).any():
+            raise InvalidStateError("the past of a safe tracker cannot lie in its future")
+        for precision in labels.precisions:
+            if not np.allclose(precision, precision.T) or np.linalg.eigvalsh(precision).min() <= 0.0:
+                raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
+
+
+def _class_number(label: object, n_classes: int) -> int:
+    if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < n_classes:
+        raise InvalidInputError(f"a label is a class number below {n_classes}, got {label!r:.40}")
+    return int(label)
+
+
+def _memory_name(memory: float) -> str:
+    return "all labels" if np.isinf(memory) else f"{memory:,.0f} labels"
