@@ -25,17 +25,29 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     network = MLPClassifier([128, 64, 32], max_iter=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its speed does not depend on how well it learned
-        model = RatioClassifier(network, cv=2, random_state=0).fit(training.features, training.labels)
+        model = RatioClassifier(network, cv=2, views=True, random_state=0).fit(training.features, training.labels)
         network.fit(training.features, training.labels)
     scored = RatioClassifier.from_scores(training.log_ratios[:, 1], training.labels, kind="margin")
-    online = OnlineClassifier(model, tracker=BayesBank())
-    by_table = OnlineClassifier(model, tracker=BayesBank(), policy=FBetaPolicy())
-    from_scores = OnlineClassifier(scored, tracker=BayesBank())
+    bare: dict[str, Any] = {"monitor": False, "horizon": 0}
+    online = OnlineClassifier(model, tracker=BayesBank(), **bare)
+    by_table = OnlineClassifier(model, tracker=BayesBank(), policy=FBetaPolicy(), **bare)
+    from_scores = OnlineClassifier(scored, tracker=BayesBank(), **bare)
+    everything = OnlineClassifier(
+        model
+    )  # the safe tracker with four views and labels, the monitor, the ledger, the tally
+    views = model.view_log_ratios(rows.features)
+    everything.decide_log_ratios(rows.log_ratios[:100], views=views[:100])
+    for row, label in enumerate(rows.labels[:100]):
+        everything.feedback(row, label)
     single_rows = [row[None] for row in rows.features]
     works: dict[str, Callable[[], object]] = {
         "mlp_row": lambda: [network.predict_proba(row) for row in single_rows],
-        "bookkeeping": lambda: [online._decide_row(ratios, None) for ratios in rows.log_ratios],
-        "bookkeeping_fbeta": lambda: [by_table._decide_row(ratios, None) for ratios in rows.log_ratios],
+        "bookkeeping": lambda: [online._decide_row(ratios, None, None) for ratios in rows.log_ratios],
+        "bookkeeping_fbeta": lambda: [by_table._decide_row(ratios, None, None) for ratios in rows.log_ratios],
+        "everything": lambda: [
+            everything._decide_row(ratios, opinions, None)
+            for ratios, opinions in zip(rows.log_ratios, views, strict=True)
+        ],
         "decide": lambda: [online.decide(row) for row in rows.features],
         "decide_from_scores": lambda: [from_scores.decide(score) for score in rows.log_ratios[:, 1]],
         "decide_many": lambda: online.decide_many(rows.features),
@@ -48,6 +60,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
             fastest[name] = min(fastest[name], (time.perf_counter() - started) * 1e6 / n_rows)
     return {
         "bookkeeping_over_mlp_row": fastest["bookkeeping"] / fastest["mlp_row"],
+        "everything_over_mlp_row": fastest["everything"] / fastest["mlp_row"],
         "bookkeeping_fbeta_over_mlp_row": fastest["bookkeeping_fbeta"] / fastest["mlp_row"],
         "decide_over_mlp_row": fastest["decide"] / fastest["mlp_row"],
         "decide_from_scores_over_mlp_row": fastest["decide_from_scores"] / fastest["mlp_row"],

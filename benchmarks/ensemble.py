@@ -19,6 +19,7 @@ from obil.data.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.recipes import NETWORK
 from obil.model.dense_network import DenseNetwork
+from obil.prior import BayesBank
 from obil.problems.associated import associated_problem
 from obil.stream.online_classifier import OnlineClassifier
 
@@ -76,7 +77,7 @@ def _single_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its speed does not depend on how well it learned
         peer.fit(X, y)
-    mlp, paper, tabular = (OnlineClassifier(models[member]) for member in ("mlp", "paper", "tabular"))
+    mlp, paper, tabular = (OnlineClassifier(models[member], **_bare()) for member in ("mlp", "paper", "tabular"))
     tables = [row[None] for row in rows]
     works: dict[str, Callable[[], object]] = {
         "mlp_classifier_row": lambda: [peer.predict_proba(table) for table in tables],
@@ -97,7 +98,7 @@ def _many_rows(models: dict[str, OBILClassifier], rows: FloatArray) -> dict[str,
     """Time deciding many rows against torch's forward pass of the same networks on inputs ready made."""
     figures: dict[str, float] = {}
     for member, prefix in (("mlp", ""), ("paper", "paper_")):
-        online = OnlineClassifier(models[member])
+        online = OnlineClassifier(models[member], **_bare())
         works = _prepared(models[member], rows)
         works["decide_many"] = partial(online.decide_many, rows)
         fastest = _fastest(works, 3)
@@ -109,9 +110,14 @@ def _many_rows(models: dict[str, OBILClassifier], rows: FloatArray) -> dict[str,
             f"{prefix}decide_many_seconds": fastest["decide_many"],
         }
     part = rows[: len(rows) // 20]  # trees take their time: a twentieth of the rows tells it
-    tabular = OnlineClassifier(models["tabular"])
+    tabular = OnlineClassifier(models["tabular"], **_bare())
     seconds = 20.0 * _fastest({"tabular": lambda: tabular.decide_many(part)}, 1)["tabular"]
     return figures | {"tabular_decide_many_over_torch_forward": seconds / figures["torch_forward_seconds"]}
+
+
+def _bare() -> dict[str, Any]:
+    """Return what makes a stream score, decide and track, and no more: `decide` times what watching it adds."""
+    return {"tracker": BayesBank(), "monitor": False, "horizon": 0}
 
 
 def _prepared(model: OBILClassifier, rows: FloatArray) -> dict[str, Callable[[], object]]:

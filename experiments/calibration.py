@@ -153,7 +153,7 @@ def _coverage(cell: Cell, settings: Settings) -> dict[str, Any]:
         arriving = classes.draw(np.full(settings["coverage_rows"], prior), random_state=rng)
         scores = _scores(arriving.log_ratios[:, 1], cell["kind"], settings)
         sure = model.model_.recalibrated(_without_doubt(model.model_.calibrator), model.holdout_, calibration="affine")
-        online = OnlineClassifier(model)
+        online = OnlineClassifier(model, tracker=BayesBank(), monitor=False)
         online.decide_many(scores)
         for name, interval in (
             ("batch", estimate_prior(model, scores).interval),

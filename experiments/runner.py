@@ -28,7 +28,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-EXPERIMENTS = ("trackers", "cifar_stream", "calibration", "mammography", "choosing", "architectures", "members")
+EXPERIMENTS = (
+    "trackers",
+    "cifar_stream",
+    "calibration",
+    "mammography",
+    "choosing",
+    "architectures",
+    "members",
+    "wild",
+    "safety",
+)
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"

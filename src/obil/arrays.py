@@ -100,5 +100,5 @@ def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
     """Return an array of floats, or say that these are not numbers."""
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(f"{name} must be numbers, got {values!r:.80}") from None

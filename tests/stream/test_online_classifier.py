@@ -89,7 +89,7 @@ def test_batches_of_any_size_agree_bit_for_bit(tracker: PriorTracker) -> None:
 
 
 def test_a_row_is_decided_at_the_prior_from_before_it() -> None:
-    online = OnlineClassifier(PAIR, prior=0.3)
+    online = OnlineClassifier(PAIR, prior=0.3, tracker=BayesBank())
     before = online.prior
     decision = online.decide(9.0)
     assert decision.prior.tobytes() == before.tobytes()
@@ -284,7 +284,7 @@ def test_three_classes_go_on_from_their_state() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 1},
         {"format": None},
         {"kind": "tracker"},
         {"classes": ["a", "b"]},
@@ -301,6 +301,9 @@ def test_three_classes_go_on_from_their_state() -> None:
         {"tracker": {}},
         {"tracker": None},
         {"tracker": {"tracker": "BayesBank", "settings": {"prior": [0.2, 0.3, 0.5]}, "memory": {}}},
+        {"monitor": {}},
+        {"labels": None},
+        {"tally": []},
     ],
 )
 def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
@@ -322,10 +325,10 @@ def test_a_second_writer_is_refused_and_readers_are_not() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     class Slow(FixedPrior):
-        def update_many(self, log_ratios: Any) -> Any:
+        def update_many(self, log_ratios: Any, *, views: Any = None) -> Any:
             entered.set()
             assert leave.wait(10.0)
-            return super().update_many(log_ratios)
+            return super().update_many(log_ratios, views=views)
 
     online = OnlineClassifier(PAIR, tracker=Slow())
     first = threading.Thread(target=online.decide_many, args=([0.0, 1.0],))

@@ -5,6 +5,7 @@ import numpy.typing as npt
 from scipy.special import log_softmax, softmax
 
 from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, as_prior, as_scaled
+from obil.compiled import compiled
 from obil.errors import InvalidInputError
 
 # A posterior of exactly 0 has no finite log ratio; this is the smallest one kept, about e^-69.
@@ -19,6 +20,35 @@ def posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
     """
     rows = as_log_ratios(log_ratios)
     return np.asarray(softmax(as_scaled(rows) + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
+
+
+def posteriors_at(log_ratios: FloatArray, priors: FloatArray) -> FloatArray:
+    """Return the posterior of each row (n, K) at a prior of its own (n, K), both checked already.
+
+    >>> posteriors_at(np.zeros((2, 2)), np.array([[0.5, 0.5], [0.8, 0.2]]))
+    array([[0.5, 0.5],
+           [0.8, 0.2]])
+    """
+    joint = priors * np.exp(as_scaled(log_ratios))
+    shares: FloatArray = joint / joint.sum(axis=1, keepdims=True)
+    return shares
+
+
+@compiled
+def posteriors_of_class(log_ratios: FloatArray, priors: FloatArray, k: int) -> FloatArray:
+    """Return P(k | row) of each row (n, K) at a prior of its own (n, K), (n,): one row and many give the same bits.
+
+    >>> posteriors_of_class(np.zeros((1, 2)), np.array([[0.8, 0.2]]), 1)
+    array([0.2])
+    """
+    found = np.empty(log_ratios.shape[0])
+    for t in range(log_ratios.shape[0]):
+        largest = log_ratios[t].max()
+        total = 0.0
+        for j in range(log_ratios.shape[1]):
+            total += priors[t, j] * np.exp(log_ratios[t, j] - largest)
+        found[t] = priors[t, k] * np.exp(log_ratios[t, k] - largest) / total
+    return found
 
 
 def log_posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:

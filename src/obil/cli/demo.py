@@ -59,7 +59,7 @@ def _run(out: Path, rows: int, seed: int) -> None:
 
         status.update("Fitting the members and calibrating...")
         has_torch = find_spec("torch") is not None
-        model = OBILClassifier(member="tabular" if has_torch else "trees", random_state=seed)
+        model = OBILClassifier(member="tabular" if has_torch else "trees", witnesses=True, random_state=seed)
         model.fit(data.features.iloc[train], data.labels[train])
 
         status.update("Deploying on the stream...")
@@ -69,14 +69,16 @@ def _run(out: Path, rows: int, seed: int) -> None:
         truth = jump_and_decay(rows, base=start, height=peak - start, at=at, decay=rows / 4)
         drawn = rows_at(data.labels[test], truth, random_state=seed)
         log_ratios = model.log_ratios(data.features.iloc[test])[drawn]
+        views = model.views(data.features.iloc[test])[drawn]
         labels = data.labels[test][drawn]
         trackers = {
             "no adaptation": FixedPrior(),
             "Algorithm 2, as printed": Algorithm2(),
             "Bayes bank": BayesBank(),
+            "safe tracker (the default)": None,
         }
         estimates = {
-            way: OnlineClassifier(model, tracker=tracker).decide_log_ratios(log_ratios).priors[:, 1]
+            way: OnlineClassifier(model, tracker=tracker).decide_log_ratios(log_ratios, views=views).priors[:, 1]
             for way, tracker in trackers.items()
         }
         ways = compare_priors(log_ratios, labels, truth, estimates | {"oracle": truth}, holdout=model.holdout_)

@@ -73,7 +73,9 @@ def predict(
             )
         label = None if positive is None else fitted.classes_[class_place(positive, fitted.classes_)]
         start = None if prior is None else fitted.as_prior(stated_prior(prior, fitted, label))
-        online = OnlineClassifier(fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label)
+        online = OnlineClassifier(
+            fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0
+        )
         table = read_for_model(data, fitted, text=kept)
         with working(f"Scoring {len(table.frame):,} rows..."):
             decisions = online.decide_log_ratios(fitted.log_ratios(table.rows))

@@ -75,7 +75,7 @@ def stream(
         fitted = load_model(model, trust)
         label = _positive_class(positive, fitted, costs_or_policy=bool(policy or cost_fp or cost_fn))
         start = None if prior is None else stated_prior(prior, fitted, label)
-        online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label)
+        online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label, horizon=0)
         kept = names_of(keep)
         log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
         saved = read_checkpoint(state) if state is not None and state.exists() else None

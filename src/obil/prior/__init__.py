@@ -11,7 +11,7 @@ from obil.prior.fixed_prior import FixedPrior
 from obil.prior.grid_filter import GridFilter
 from obil.prior.online_em import OnlineEM
 from obil.prior.safe_tracker import SafeTracker
-from obil.prior.tracker import CompiledTracker, PriorTracker
+from obil.prior.tracker import CompiledTracker, LearnsFromLabels, PriorTracker
 from obil.prior.window_em import WindowEM
 
 TRACKERS: dict[str, type[CompiledTracker]] = {
@@ -42,6 +42,7 @@ __all__ = [
     "BayesBank",
     "FixedPrior",
     "GridFilter",
+    "LearnsFromLabels",
     "OnlineEM",
     "PriorTracker",
     "SafeTracker",

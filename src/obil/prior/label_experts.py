@@ -1,7 +1,7 @@
 """Mix experts by the log loss of their posteriors on the labels that came, however late.
 
-An expert is an affine map of the log ratios to logits: a prior is one with slope 1. It is the mixture of posteriors, and
-not of priors, that loses at most log M more than the best of M experts.
+An expert is an affine map of the log ratios to logits: a prior is one with slope 1. It is the mixture of posteriors,
+and not of priors, that loses at most log M more than the best of M experts.
 """
 
 from typing import NamedTuple
@@ -20,6 +20,9 @@ START_LABELS = 20.0  # labels that the guarded prior counts for in a count
 SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
 SMALLEST_SLOPE, LARGEST_SLOPE, LARGEST_OFFSET = 0.1, 3.0, 10.0
 LARGEST_LOGIT = 30.0
+LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
+SMALLEST_PRIOR = 1e-300
+N_ARRIVALS = 64  # labels whose arrival is known to the row
 LEVELS, SLOTS, LEVEL_ROWS = 8, 3, 64  # of past advice: SLOTS every LEVEL_ROWS * 2^level rows
 
 
@@ -33,6 +36,8 @@ class LabelMemory(NamedTuple):
     past: FloatArray  # (LEVELS, SLOTS, M, K) advice as it was
     past_rows: IntArray  # (LEVELS, SLOTS) before which row, -1 where none is stored
     past_labels: IntArray  # (LEVELS, SLOTS) after how many labels
+    latest: FloatArray  # (M, K) advice on the last row that was decided
+    arrivals: IntArray  # (N_ARRIVALS,) how many rows had been decided when each of the last labels came, in a ring
     least_propensity: FloatArray  # (1,) that a label came with
     seen: IntArray  # (2,) rows, labels
 
@@ -50,6 +55,8 @@ class LabelMemory(NamedTuple):
             past=np.zeros((LEVELS, SLOTS, N_EXPERTS, n_classes)),
             past_rows=np.full((LEVELS, SLOTS), -1, dtype=np.int64),
             past_labels=np.zeros((LEVELS, SLOTS), dtype=np.int64),
+            latest=np.zeros((N_EXPERTS, n_classes)),
+            arrivals=np.zeros(N_ARRIVALS, dtype=np.int64),
             least_propensity=np.ones(1),
             seen=np.zeros(2, dtype=np.int64),
         )
@@ -73,6 +80,7 @@ def advise_rows(
     past: FloatArray,
     past_rows: IntArray,
     past_labels: IntArray,
+    latest: FloatArray,
     seen: IntArray,
     priors: FloatArray,
     prior: FloatArray,
@@ -85,11 +93,14 @@ def advise_rows(
     advice = np.empty((weights.size, n_classes))
     silent = np.zeros(n_classes)
     for t in range(n_rows):
-        _advise(guarded[t], fast[t], start, counts, maps, advice)
+        if seen[1] > 0 or lead != GUARDED or seen[0] % LEVEL_ROWS == 0 or t == n_rows - 1:
+            _advise(guarded[t], fast[t], start, counts, maps, advice)
         if seen[0] % LEVEL_ROWS == 0:
             _remember(advice, past, past_rows, past_labels, seen)
         _mixed_prior(rows[t], advice, weights, lead, seen[1], guarded[t], priors[t])
         seen[0] += 1
+    if n_rows > 0:
+        latest[:] = advice
     _advise(guarded[n_rows], fast[n_rows], start, counts, maps, advice)
     _mixed_prior(silent, advice, weights, lead, seen[1], guarded[n_rows], prior)
 
@@ -121,9 +132,6 @@ def learn_label(
     replaced: int,
     propensity: float,
     row: int,
-    guarded: FloatArray,
-    fast: FloatArray,
-    start: FloatArray,
     start_weights: FloatArray,
     start_precision: FloatArray,
     count_memories: FloatArray,
@@ -135,6 +143,8 @@ def learn_label(
     past: FloatArray,
     past_rows: IntArray,
     past_labels: IntArray,
+    latest: FloatArray,
+    arrivals: IntArray,
     least_propensity: FloatArray,
     seen: IntArray,
 ) -> None:
@@ -144,18 +154,16 @@ def learn_label(
     many of them were already decided with weights that could not know this one.
     """
     n_experts, n_classes = weights.size, log_ratios.size
-    if propensity < least_propensity[0]:
-        counts *= propensity / least_propensity[0]
-        least_propensity[0] = propensity
+    before = least_propensity[0]
+    least_propensity[0] = min(before, propensity)
     share = least_propensity[0] / propensity
-    advice = np.empty((n_experts, n_classes))
-    since = 0
-    level, slot = _find(row, past_rows)
-    if row >= seen[0] or level < 0:
-        _advise(guarded, fast, start, counts, maps, advice)
-    else:
-        advice[:] = past[level, slot]
-        since = seen[1] - past_labels[level, slot]
+    advice = latest
+    since = _labels_since(row, seen, arrivals)
+    if row < seen[0] - 1:
+        level, slot = _find(row, past_rows)
+        advice = past[level, slot]
+        if since == arrivals.size:  # at least so many: the stored past knows the rest, rounded up
+            since = max(since, seen[1] - past_labels[level, slot])
 
     # the experts
     rate = share / (1.0 + since)
@@ -172,6 +180,12 @@ def learn_label(
     dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_SHARE) / (1.0 + since)
     for m in range(n_experts):
         weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start_weights[m]
+
+    # what was learned at a higher least propensity counts for less from now on
+    if least_propensity[0] < before:
+        counts *= least_propensity[0] / before
+        for a in range(map_memories.size):
+            precisions[a] = start_precision + least_propensity[0] / before * (precisions[a] - start_precision)
 
     # the counts
     for c in range(count_memories.size):
@@ -190,7 +204,17 @@ def learn_label(
     for a in range(map_memories.size):
         _recalibrate(base, label, replaced, share, map_memories[a], start_precision, maps[a], precisions[a])
     if replaced < 0:
+        arrivals[seen[1] % arrivals.size] = seen[0]
         seen[1] += 1
+
+
+@inlined
+def _labels_since(row: int, seen: IntArray, arrivals: IntArray) -> int:
+    """Return how many of the last labels came after a row was decided."""
+    since = 0
+    for i in range(min(seen[1], arrivals.size)):
+        since += arrivals[i] > row
+    return since
 
 
 @inlined
@@ -223,7 +247,7 @@ def _log_posterior(log_ratios: FloatArray, expert: FloatArray, logs: FloatArray)
     logs[0] = 0.0
     largest = 0.0
     for k in range(1, log_ratios.size):
-        logs[k] = expert[0] * log_ratios[k] + expert[k]
+        logs[k] = expert[0] * _within_reach(log_ratios[k]) + expert[k]
         largest = max(largest, logs[k])
     total = 0.0
     for k in range(log_ratios.size):
@@ -249,27 +273,42 @@ def _mixed_prior(
         for k in range(n_classes):
             prior[k] = guarded[k]
         return
-    logs = np.empty(n_classes)
-    mixed = np.zeros(n_classes)
-    if n_labels == 0:
-        _log_posterior(log_ratios, advice[lead], logs)
-        for k in range(n_classes):
-            mixed[k] = np.exp(logs[k])
-    else:
-        for m in range(weights.size):
-            _log_posterior(log_ratios, advice[m], logs)
-            for k in range(n_classes):
-                mixed[k] += weights[m] * np.exp(logs[k])
-    largest = -np.inf
+    logs = np.empty((weights.size, n_classes))
+    for m in range(weights.size):
+        _log_posterior(log_ratios, advice[m], logs[m])
+    mixed = np.empty(n_classes)
     for k in range(n_classes):
-        mixed[k] = np.log(max(mixed[k], 1e-300)) - log_ratios[k]
-        largest = max(largest, mixed[k])
+        if n_labels == 0:
+            mixed[k] = logs[lead, k]
+        else:
+            mixed[k] = _log_of_mixture(logs[:, k], weights)
+        mixed[k] -= _within_reach(log_ratios[k])
+    largest = mixed.max()
     total = 0.0
     for k in range(n_classes):
-        prior[k] = max(np.exp(mixed[k] - largest), 1e-15)
+        prior[k] = max(np.exp(mixed[k] - largest), SMALLEST_PRIOR)
         total += prior[k]
     for k in range(n_classes):
         prior[k] /= total
+
+
+@inlined
+def _log_of_mixture(logs: FloatArray, weights: FloatArray) -> float:
+    """Return log sum_m w_m exp(logs_m), however small."""
+    largest = -np.inf
+    for m in range(weights.size):
+        if weights[m] > 0.0:
+            largest = max(largest, logs[m])
+    total = 0.0
+    for m in range(weights.size):
+        if weights[m] > 0.0:
+            total += weights[m] * np.exp(logs[m] - largest)
+    return float(largest + np.log(total))
+
+
+@inlined
+def _within_reach(log_ratio: float) -> float:
+    return min(max(log_ratio, -LARGEST_LOG_RATIO), LARGEST_LOG_RATIO)
 
 
 @inlined
@@ -316,8 +355,7 @@ def _recalibrate(
     """Take one step of a Bayesian logistic regression that forgets: logits = slope * base + offsets."""
     n_classes = base.size
     posterior = np.empty(n_classes)
-    logits = theta.copy()  # of an expert with this slope and these offsets
-    _log_posterior(base, logits, posterior)
+    _log_posterior(base, theta, posterior)
     gradient = np.zeros(n_classes)
     residual = np.zeros(n_classes)
     for k in range(n_classes):
@@ -347,7 +385,6 @@ def _recalibrate(
                 precision[k, j] -= share * posterior[k] * posterior[j]
         precision[0, 0] += share * posterior[0] * mean * mean
     step = np.linalg.solve(precision, share * gradient)
-    for k in range(n_classes):
-        theta[k] += step[k]
-        theta[k] = min(max(theta[k], -LARGEST_OFFSET), LARGEST_OFFSET)
-    theta[0] = min(max(theta[0], SMALLEST_SLOPE), LARGEST_SLOPE)
+    theta[0] = min(max(theta[0] + step[0], SMALLEST_SLOPE), LARGEST_SLOPE)
+    for k in range(1, n_classes):
+        theta[k] = min(max(theta[k] + step[k], -LARGEST_OFFSET), LARGEST_OFFSET)

@@ -8,16 +8,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, ndtri
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, require_in
+from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.ratio_model import RatioModel
-from obil.prior.bayes_bank import BankMemory, BayesBank
+from obil.prior.bayes_bank import LARGEST_TOTAL, BankMemory, BayesBank
 from obil.prior.calibration_spread import logits_of
 from obil.prior.label_experts import (
     COUNT_MEMORIES,
     GUARDED,
+    LARGEST_OFFSET,
+    LARGEST_SLOPE,
     N_EXPERTS,
     RECALIBRATION_MEMORIES,
+    SMALLEST_SLOPE,
+    START_LABELS,
     TRAINING,
     LabelMemory,
     advise_rows,
@@ -27,6 +31,7 @@ from obil.prior.label_experts import (
 )
 from obil.prior.tracker import CompiledTracker
 from obil.prior.view_guard import (
+    BLOCK_ROWS,
     KEPT_EACH_BLOCK,
     LARGEST_SENSITIVITY,
     QUIET_BLOCKS,
@@ -36,7 +41,7 @@ from obil.prior.view_guard import (
 from obil.prior.witnesses import Witnesses
 
 SLOW_MEMORIES: tuple[float | None, ...] = (3_000, 10_000, 30_000, None)
-SLOW_START_ROWS = 1_000.0
+SLOW_START_ROWS = 800.0
 LEADS = {"training": TRAINING, "slow": GUARDED, "fast": GUARDED}
 
 
@@ -71,10 +76,11 @@ class SafeTracker(CompiledTracker):
     Guarantee
     ---------
     Whatever the rows and the labels: when each label is fed back before the next row is decided, the log loss of the
-    mixture on T labelled rows, each weighted by least propensity / propensity, exceeds that of the best of M experts
-    by at most ``log M + log(T + 1) + T / 999``, and that of a sequence of experts by ``log M + log(1000)`` more for
-    each switch. A label that comes after d later ones counts by 1 / (1 + d), and the bound grows by as much: what
-    was decided meanwhile could not know it. Without labels nothing is guaranteed: views can agree on a wrong value.
+    mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds that of the
+    best of M experts by at most ``log M + log(T + 1) + T / 999``, and that of a sequence of experts by
+    ``log M + log(1000)`` more for each switch. A label that comes after d later ones counts by 1 / (1 + d), and the
+    bound grows by as much: what was decided meanwhile could not know it. Without labels nothing is guaranteed: views
+    can agree on a wrong value.
 
     Parameters
     ----------
@@ -108,12 +114,14 @@ class SafeTracker(CompiledTracker):
         lead: str = "slow",
         start_weights: Sequence[float] | None = None,
     ) -> None:
-        if lead not in LEADS:
+        if lead not in tuple(LEADS):
             raise InvalidInputError(f"lead must be one of {sorted(LEADS)}, got {lead!r:.40}")
-        weights = [1.0 / N_EXPERTS] * N_EXPERTS if start_weights is None else list(start_weights)
-        weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in weights]
+        given = [1.0 / N_EXPERTS] * N_EXPERTS if start_weights is None else np.ravel(start_weights).tolist()
+        weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in given]
         if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
             raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
+        if not isinstance(witnesses, Witnesses | Mapping | None):
+            raise InvalidInputError(f"witnesses are those of a model, got {witnesses!r:.40}")
         self._given = witnesses
         described = witnesses.to_json() if isinstance(witnesses, Witnesses) else witnesses
         super().__init__(
@@ -124,6 +132,19 @@ class SafeTracker(CompiledTracker):
     def for_model(cls, model: RatioModel, **settings: Any) -> "SafeTracker":
         """Return a tracker with the witnesses of a model, to be started."""
         return cls(witnesses=Witnesses.of_model(model), **settings)
+
+    def with_witnesses(self, model: RatioModel) -> "SafeTracker":
+        """Return a tracker that has learned what this one has, but listens to the views of another model."""
+        self._started()
+        other = SafeTracker.for_model(
+            model, lead=self._settings["lead"], start_weights=self._settings["start_weights"]
+        ).start(self._start)
+        mine = self._memory._asdict()
+        for name, values in other._memory._asdict().items():
+            if not name.startswith("guard."):  # what the views of the old model said does not speak of the new one's
+                values[...] = mine[name]
+        other._memory.prior[:] = other.priors_for(np.zeros((1, self.n_classes)))[0]
+        return other
 
     @property
     def n_views(self) -> int:
@@ -156,6 +177,8 @@ class SafeTracker(CompiledTracker):
             return "labels decide"
         if self._settings["lead"] == "training":
             return "the start prior, until labels come"
+        if self._settings["lead"] == "fast" and self.admitted:
+            return "fast memories, as a backtest or the user advised"
         if self.admitted:
             return "fast memories, admitted because the views agree"
         if not self.n_views:
@@ -193,20 +216,22 @@ class SafeTracker(CompiledTracker):
         (None: just now), `replaced` the label it takes the place of.
         """
         self._started()
-        values = as_log_ratios(np.asarray(log_ratios, dtype=np.float64)[None], n_classes=self.n_classes)[0]
+        memory, labels = self._memory, self._memory.labels
+        values = as_log_ratios(as_floats(log_ratios, "log_ratios")[None], n_classes=self.n_classes)[0]
         number = _class_number(label, self.n_classes)
         before = -1 if replaced is None else _class_number(replaced, self.n_classes)
         share = require_in("propensity", propensity, 1e-9, 1.0)
+        decided = int(labels.seen[0]) - 1 if row is None else _row_number(row)
+        if before >= 0 and not labels.seen[1]:
+            raise InvalidInputError("a label replaces another one only after that one came")
         if before == number:
             return
-        memory, labels = self._memory, self._memory.labels
-        guarded, fast = self._now()
         learn_label(
-            values, number, before, share, int(labels.seen[0]) if row is None else int(row),
-            guarded[0], fast[0], self._start, self._start_weights, self._start_precision,
+            values, number, before, share, decided, self._start_weights, self._start_precision,
             self._count_memories, self._map_memories,
             labels.weights, labels.counts, labels.maps, labels.precisions,
-            labels.past, labels.past_rows, labels.past_labels, labels.least_propensity, labels.seen,
+            labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.arrivals,
+            labels.least_propensity, labels.seen,
         )  # fmt: skip
         memory.prior[:] = self.priors_for(np.zeros((1, values.size)))[0]
 
@@ -240,10 +265,10 @@ class SafeTracker(CompiledTracker):
         spreads = [np.zeros_like(own), ((ends[:, 1] - ends[:, 0]) / 2.0 / tail) ** 2]
         spreads.append(spreads[-1])
         for count in counts:
-            number = count.sum() + 20.0
-            mean = (count + 20.0 * guarded[0]) / number
+            number = count.sum() + START_LABELS
+            mean = (count + START_LABELS * guarded[0]) / number
             means.append(mean)
-            spreads.append(1.0 / (number * mean * (1.0 - mean)))
+            spreads.append(1.0 / np.maximum(number * mean * (1.0 - mean), 1e-12))
         weights = memory.labels.weights[: len(means)]
         weights = weights / weights.sum()
         centres = logits_of(np.array(means))
@@ -279,6 +304,8 @@ class SafeTracker(CompiledTracker):
             guard.watched[1] = QUIET_BLOCKS
         labels = LabelMemory.empty(n_classes)
         labels.weights[:] = self._start_weights
+        labels.latest[:, 0] = 1.0
+        labels.latest[:, 1:] = np.log(start[1:] / start[0])
         return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
 
     def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
@@ -305,7 +332,7 @@ class SafeTracker(CompiledTracker):
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
             labels.weights, labels.counts, labels.maps,
-            labels.past, labels.past_rows, labels.past_labels, labels.seen, priors, memory.prior,
+            labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen, priors, memory.prior,
         )  # fmt: skip
 
     def _guard(
@@ -328,22 +355,38 @@ class SafeTracker(CompiledTracker):
         return guarded, fast
 
     def _check_memory(self) -> None:
-        self._slow._check_memory()
-        self._fast._check_memory()
+        for bank in (self._slow, self._fast):
+            bank._check_memory()
+            prior = bank._memory.prior
+            if (prior <= 0.0).any() or abs(float(prior.sum()) - 1.0) > 1e-6:
+                raise InvalidStateError("the priors of the banks of a safe tracker must lie in the simplex")
         guard, labels = self._memory.guard, self._memory.labels
         rows, blocks = guard.watched.tolist()
-        if not 0 <= rows < 500 or blocks < 0 or (guard.information < 0.0).any() or (guard.own < 0.0).any():
+        positive = (guard.information, guard.own, guard.block[1], -guard.bounds[:, 0], guard.bounds[:, 1])
+        if not 0 <= rows < BLOCK_ROWS or blocks < 0 or any((values < 0.0).any() for values in positive):
             raise InvalidStateError("the guard of a safe tracker cannot have seen this")
         weights = labels.weights
         if (weights < 0.0).any() or abs(float(weights.sum()) - 1.0) > 1e-6:
             raise InvalidStateError("the weights of the experts must be non-negative and sum to 1")
-        if (labels.counts < 0.0).any() or (labels.seen < 0).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
+        counts = (labels.counts < 0.0).any() or (labels.counts > LARGEST_TOTAL).any() or (labels.seen < 0).any()
+        if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
             raise InvalidStateError("the labels of a safe tracker cannot have been counted so")
-        if (labels.past_rows > labels.seen[0]).any() or (labels.past_labels > labels.seen[1]).any():
+        late = (labels.past_rows > labels.seen[0]).any() or (labels.past_labels > labels.seen[1]).any()
+        if late or (labels.past_rows < -1).any() or (labels.arrivals > labels.seen[0]).any():
             raise InvalidStateError("the past of a safe tracker cannot lie in its future")
+        slopes = [advice[..., 0] for advice in (labels.maps, labels.latest)]
+        outside = any((slope < SMALLEST_SLOPE).any() or (slope > LARGEST_SLOPE).any() for slope in slopes)
+        if outside or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any() or (np.abs(labels.past) > 1e6).any():
+            raise InvalidStateError("the experts of a safe tracker cannot have advised this")
         for precision in labels.precisions:
             if not np.allclose(precision, precision.T) or np.linalg.eigvalsh(precision).min() <= 0.0:
                 raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
+
+
+def _row_number(row: object) -> int:
+    if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row <= LARGEST_TOTAL:
+        raise InvalidInputError(f"a row is known by its number, counted from 0, got {row!r:.40}")
+    return int(row)
 
 
 def _class_number(label: object, n_classes: int) -> int:

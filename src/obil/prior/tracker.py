@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,22 @@ class PriorTracker(Protocol):
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Return a tracker that goes on exactly where the one that made `state` stopped."""
+
+
+@runtime_checkable
+class LearnsFromLabels(Protocol):
+    """A tracker that can use true labels, however late."""
+
+    def feedback(
+        self,
+        log_ratios: npt.ArrayLike,
+        label: int,
+        *,
+        propensity: float = 1.0,
+        row: int | None = None,
+        replaced: int | None = None,
+    ) -> None:
+        """Let the true label of a row speak: what it replaces, and the number the row had when it was decided."""
 
 
 class Memory(Protocol):
@@ -145,7 +161,8 @@ class CompiledTracker:
             raise InvalidStateError(f"the settings in this {cls.__name__} state lack the start prior")
         fields = tracker._memory._asdict()
         if set(saved) != set(fields):
-            raise InvalidStateError(f"the memory of {cls.__name__} holds {sorted(fields)}, got {sorted(saved)}")
+            wrong = sorted(set(saved) ^ set(fields))[:3]
+            raise InvalidStateError(f"the memory of {cls.__name__} holds {len(fields)} fields: look at {wrong!r:.200}")
         for field, values in fields.items():
             _restore(field, values, saved[field])
         prior = tracker._memory.prior

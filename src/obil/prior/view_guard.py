@@ -13,13 +13,14 @@ from obil.compiled import compiled, inlined
 
 BLOCK_ROWS = 500
 KEPT_EACH_BLOCK = (0.9, 0.98)  # two memories of a disagreement: about 5,000 and 25,000 rows
-ALARM = 3.0  # standard deviations of a disagreement
+ALARM = 4.0  # standard deviations of a disagreement: eight are looked at in each block
 QUIET_BLOCKS = 10  # without an alarm, until fast memories are admitted
 LARGEST_SENSITIVITY = 0.1  # of x to the drift a ratio is allowed: beyond it fast memories are never admitted
 LONGEST_STEP, LARGEST_SHIFT = 0.2, 1.2  # of a view's own prior from the reference, in x
 EDGE = 2e-3  # x stays this far from 0 and from pi/2
 LARGEST_LOG_RATIO = 30.0
 LEAST_VARIANCE = 1e-12
+MOST_INFORMATION = 4.0  # that a row can have on x; near the edges a single sure row would seem to have far more
 
 
 class GuardMemory(NamedTuple):
@@ -162,10 +163,10 @@ def _hold_back(
             move *= 1.0 - (allowed / move) ** 2
         move = min(max(0.0, move + bounds[c, 0]), move + bounds[c, 1])
         guarded[k] = start[k] if move == 0.0 else np.sin(origin + move) ** 2
+        if n_classes == 2:
+            guarded[0] = start[0] if move == 0.0 else np.cos(origin + move) ** 2
         moved = True
-    if moved and n_classes == 2:
-        guarded[0] = 1.0 - guarded[1]
-    elif moved:
+    if moved and n_classes > 2:
         total = 0.0
         for k in range(n_classes):
             total += guarded[k]
@@ -198,11 +199,14 @@ def _end_block(
         level = reference[c] / BLOCK_ROWS
         for r in range(n_memories):
             for w in range(n_opinions):
+                most = MOST_INFORMATION * BLOCK_ROWS
+                squares = min(block[1, r, w, c], most)
+                products = min(max(block[2, r, w, c], -most), most)
                 information[r, w, c] = max(
-                    kept[r] * information[r, w, c] + block[1, r, w, c], least_information[w, c], LEAST_VARIANCE
+                    kept[r] * information[r, w, c] + squares, least_information[w, c], LEAST_VARIANCE
                 )
-                own[r, w, c] = kept[r] ** 2 * own[r, w, c] + block[1, r, w, c]
-                shared[r, w, c] = kept[r] ** 2 * shared[r, w, c] + block[2, r, w, c]
+                own[r, w, c] = kept[r] ** 2 * own[r, w, c] + squares
+                shared[r, w, c] = kept[r] ** 2 * shared[r, w, c] + products
                 step = block[0, r, w, c] / information[r, w, c]
                 shift = shifts[r, w, c] + min(max(step, -LONGEST_STEP), LONGEST_STEP)
                 shifts[r, w, c] = min(max(shift, -LARGEST_SHIFT), LARGEST_SHIFT)

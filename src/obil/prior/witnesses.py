@@ -6,20 +6,20 @@ estimated prior is its *sensitivity*; a weak classifier's is large, and such a p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray, IntArray
+from obil.arrays import FloatArray
 from obil.errors import InvalidStateError
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel
-from obil.prior.calibration_spread import calibration_variance
+from obil.prior.calibration_spread import calibration_variance, thinned_rows
 
 RATIO_DRIFT = 0.1  # in the log ratio: what any model may be off by after deployment
 START_ROWS = 1_500  # rows at the start prior whose information a disagreement starts with
 GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
-MOST_ROWS = 6_000  # held-out rows that are looked at
+MOST_ROWS = 6_000  # held-out rows that are looked at, about
 DIGITS = 6  # that are kept, so that a table is the same wherever it is made
 NEWTON_STEPS = 40
 
@@ -57,30 +57,34 @@ class Witnesses:
     @classmethod
     def of_model(cls, model: RatioModel) -> "Witnesses":
         """Return what the held-out rows of a model say of it and of its views."""
-        rows = _some_rows(model.holdout_)
-        labels, weights = model.holdout_.labels[rows], model.holdout_.weights[rows]
+        labels = model.holdout_.labels
+        rows = thinned_rows(labels, n_classes=model.n_classes, most=MOST_ROWS // model.n_classes)
+        labels, weights = labels[rows], model.holdout_.weights[rows]
         opinions = [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
         calibrators = [model.calibrator, *(view.calibrator for view in model.view_members)]
+        parts = [Holdout(opinion[rows], labels, weights) for opinion in opinions]
+        spreads = [
+            calibration_variance(calibrator, part, model.prior_)
+            for calibrator, part in zip(calibrators, parts, strict=True)
+        ]
         watched = [1] if model.n_classes == 2 else list(range(model.n_classes))
         expected = np.zeros((len(watched), len(opinions) - 1, len(GRID)))
         sensitivity = np.zeros((len(watched), len(GRID)))
         information = np.zeros((len(opinions), len(watched)))
         variances = np.zeros((len(opinions), len(watched)))
-        for w, (opinion, calibrator) in enumerate(zip(opinions, calibrators, strict=True)):
-            part = Holdout(opinion[rows], labels, weights)
-            spread = calibration_variance(calibrator, part, model.prior_)
-            for c, k in enumerate(watched):
-                share = float(model.prior_[k])
-                log_ratios = _one_against_rest(part.log_ratios, model.prior_, k)
-                arcs = np.array([_arcs(log_ratios, _weights(part, model.prior_, k, level)) for level in GRID])
-                if w == 0:
-                    sensitivity[c] = np.abs(arcs[:, 2] - arcs[:, 0]) / 2.0
-                    expected[c] = -arcs[:, 1]
-                else:
-                    expected[c, w - 1] += arcs[:, 1]
-                at_start = _weights(part, model.prior_, k, share)
+        for c, k in enumerate(watched):
+            share = float(model.prior_[k])
+            ratios = [_one_against_rest(part.log_ratios, model.prior_, k) for part in parts]
+            for g, level in enumerate(GRID):
+                at = _weights(parts[0], model.prior_, k, level)
+                low, high = (_most_likely(np.exp(ratios[0] + drift), at) for drift in (-RATIO_DRIFT, RATIO_DRIFT))
+                sensitivity[c, g] = abs(high.x - low.x) / 2.0
+                own, *others = (_most_likely(np.exp(log_ratios), at) for log_ratios in ratios)
+                expected[c, :, g] = [_beyond_noise(other, own, at) for other in others]
+            at_start = _weights(parts[0], model.prior_, k, share)
+            for w, log_ratios in enumerate(ratios):
                 information[w, c] = START_ROWS * _information(log_ratios, at_start, share)
-                variances[w, c] = spread[k] * share * (1.0 - share) / 4.0
+                variances[w, c] = spreads[w][k] * share * (1.0 - share) / 4.0
         noise = variances[1:] + variances[0]
         return cls(*(_rounded(array) for array in (expected, sensitivity, noise, information)))
 
@@ -98,24 +102,21 @@ class Witnesses:
         """Return the tables that gave these values, checked."""
         watched = 1 if n_classes == 2 else n_classes
         try:
-            noise = np.asarray(described["noise"], dtype=np.float64).reshape(-1, watched)
-            expected = np.asarray(described["expected"], dtype=np.float64).reshape(watched, len(noise), len(GRID))
-            sensitivity = np.asarray(described["sensitivity"], dtype=np.float64).reshape(watched, len(GRID))
-            information = np.asarray(described["least_information"], dtype=np.float64).reshape(len(noise) + 1, watched)
-        except (KeyError, TypeError, ValueError):
+            names = ("expected", "sensitivity", "noise", "least_information")
+            expected, sensitivity, noise, information = (np.asarray(described[n], dtype=np.float64) for n in names)
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise InvalidStateError("the witnesses of a safe tracker are damaged") from None
+        n_views = len(information) - 1 if information.ndim else -1
+        if n_views == 0:  # lists cannot tell the shape of what is empty
+            expected, noise = np.zeros((watched, 0, len(GRID))), np.zeros((0, watched))
+        shapes = [(watched, n_views, len(GRID)), (watched, len(GRID)), (n_views, watched), (n_views + 1, watched)]
         arrays = (expected, sensitivity, noise, information)
+        if [array.shape for array in arrays] != shapes:
+            raise InvalidStateError("the witnesses of a safe tracker are damaged")
         positive = all(bool((array >= 0.0).all()) for array in arrays[1:])
         if not positive or not all(bool((np.abs(array) < 1e12).all()) for array in arrays):
             raise InvalidStateError("the witnesses of a safe tracker are damaged")
         return cls(*arrays)
-
-
-def _some_rows(holdout: Holdout) -> IntArray:
-    """Return evenly spread rows, as many of each class as there are or as are enough."""
-    most = MOST_ROWS // holdout.n_classes
-    members = (np.flatnonzero(holdout.labels == k) for k in range(holdout.n_classes))
-    return np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in members])
 
 
 def _one_against_rest(log_ratios: FloatArray, prior: FloatArray, k: int) -> FloatArray:
@@ -133,14 +134,17 @@ def _weights(rows: Holdout, prior: FloatArray, k: int, level: float) -> FloatArr
     return rows.weights_at(shifted)
 
 
-def _arcs(log_ratios: FloatArray, weights: FloatArray) -> list[float]:
-    """Return x of the most likely prior with the ratio lower by the drift, as it is, and higher."""
-    return [_most_likely(np.exp(log_ratios + drift), weights) for drift in (-RATIO_DRIFT, 0.0, RATIO_DRIFT)]
+class _Found(NamedTuple):
+    """The most likely prior of weighted rows."""
+
+    x: float  # arcsin sqrt(P)
+    influence: FloatArray  # (n,) of each row on x
 
 
-def _most_likely(ratios: FloatArray, weights: FloatArray) -> float:
-    """Return arcsin sqrt(P) of the prior that makes weighted rows most likely, by Newton steps kept in a bracket."""
+def _most_likely(ratios: FloatArray, weights: FloatArray) -> _Found:
+    """Find the prior that makes weighted rows most likely, by Newton steps kept in a bracket."""
     low, high, prior = 0.0, 1.0, 0.5
+    scores = ratios
     for _ in range(NEWTON_STEPS):
         scores = (ratios - 1.0) / (1.0 + prior * (ratios - 1.0))
         slope = float(weights @ scores)
@@ -150,7 +154,15 @@ def _most_likely(ratios: FloatArray, weights: FloatArray) -> float:
         if abs(following - prior) < 1e-9:
             break
         prior = following
-    return float(np.arcsin(np.sqrt(prior)))
+    steepness = max(2.0 * np.sqrt(prior * (1.0 - prior)), 1e-6)  # of P in x
+    return _Found(float(np.arcsin(np.sqrt(prior))), scores / (steepness * max(float(weights @ scores**2), 1e-300)))
+
+
+def _beyond_noise(other: _Found, own: _Found, weights: FloatArray) -> float:
+    """Return how far two opinions lie apart beyond two standard errors of the held-out rows."""
+    apart = other.x - own.x
+    error = float(np.sqrt(((weights * (other.influence - own.influence)) ** 2).sum()))
+    return float(np.sign(apart) * max(abs(apart) - 2.0 * error, 0.0))
 
 
 def _information(log_ratios: FloatArray, weights: FloatArray, prior: float) -> float:

@@ -91,8 +91,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any], *, name: str) -> OnlineClassifier:
     """Return a classifier with the settings of `fresh` that goes on where `saved` stopped.
 
-    Only the count of rows and the tracker's memory are taken from the file; everything else has to be what
-    `fresh` was made with, so that a hostile file has nothing to choose.
+    Only what was counted and remembered is taken from the file, and checked where it is read; everything else has to be
+    what `fresh` was made with, so that a hostile file has nothing to choose.
     """
     own = json.loads(json.dumps(fresh.state()))
     tracker = saved.get("tracker")
@@ -108,7 +108,8 @@ def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any]
         start = settings.get("prior") if isinstance(settings, Mapping) else None
         ours = own["tracker"]["settings"]["prior"]
         raise InvalidStateError(f"{name} belongs to a stream with another start prior: {start!r:.60}, not {ours}")
-    known = own | {"rows": saved["rows"], "tracker": own["tracker"] | {"memory": dict(tracker["memory"])}}
+    known = own | {part: saved[part] for part in ("rows", "tally", "monitor", "labels") if part in saved}
+    known["tracker"] = own["tracker"] | {"memory": dict(tracker["memory"])}
     try:
         return OnlineClassifier.from_state(model, known)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_scaled
-from obil.bayes.posterior import posterior
+from obil.arrays import FloatArray
+from obil.bayes.posterior import posterior, posteriors_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +64,4 @@ class Decisions(Sequence[Decision]):
     @property
     def posteriors(self) -> FloatArray:
         """P(class | row) at each row's prior, (n, K)."""
-        joint = self.priors * np.exp(as_scaled(self.log_ratios))
-        shares: FloatArray = joint / joint.sum(axis=1, keepdims=True)
-        return shares
+        return posteriors_at(self.log_ratios, self.priors)

@@ -1,32 +1,50 @@
 """Score, decide, then let the row vote: a classifier whose threshold follows the prior."""
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Self
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_scaled
-from obil.bayes.costs import EQUAL_COSTS, Costs
-from obil.bayes.posterior import posterior
-from obil.errors import ConcurrentUseError, InvalidInputError, InvalidStateError
-from obil.model.ratio_model import RatioModel, as_ratio_model
-from obil.policy import CostPolicy, Policy, one_against_rest, policy_from_json
-from obil.prior import BayesBank, PriorTracker, restore_tracker
-from obil.prior.calibration_spread import calibration_variance, widen
+from obil.arrays import FloatArray, PriorLike, as_log_ratios
+from obil.bayes.costs import Costs
+from obil.bayes.posterior import posteriors_at, posteriors_of_class
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
+from obil.monitor import LabelShiftMonitor
+from obil.policy import CostPolicy, Policy, policy_from_json
+from obil.prior import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker, restore_tracker
+from obil.prior.calibration_spread import calibration_variance, thinned_rows, widen
 from obil.stream.decision import Decision, Decisions
+from obil.stream.decision_ids import as_id, as_ids
+from obil.stream.decision_rule import DecisionRule, class_number
+from obil.stream.label_ledger import LabelCounts, LabelLedger, Remembered
 from obil.stream.one_row import one_row
+from obil.stream.one_writer import OneWriter
+from obil.stream.outcome_tally import OutcomeTally
+from obil.stream.performance import Performance, performance_now, performance_over_window
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
+HORIZON = 10_000  # rows that a label may come late
+MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
+MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
+
+
+class PerformanceReport(NamedTuple):
+    """What is to be expected of the next rows, and how good the last ones were."""
+
+    now: Performance
+    window: Performance
 
 
 class OnlineClassifier:
     """Decides each row at the prior of now, and lets the row vote on the prior of the next.
 
     Predicting is pure, deciding votes: `predict` and `predict_proba` never change the state, `decide` and
-    `decide_many` do. A stream has one writer: a second concurrent `decide` raises.
+    `decide_many` do. True labels may come at any time after: `feedback`. A stream has one writer: a second
+    concurrent `decide` raises.
 
     Parameters
     ----------
@@ -37,11 +55,18 @@ class OnlineClassifier:
     policy
         Another rule for the threshold: `FBetaPolicy`, `PrecisionFloor`, ... in `obil.policy`.
     tracker
-        How the prior is followed; a `BayesBank` if None. It is started at `prior`.
+        How the prior is followed; a `SafeTracker` if None. It is started at `prior`.
     prior
         Where the stream starts; the training prior if None. Give it when training was case-control.
     positive
         The class to alert on, `classes_[1]` of two if None; many classes need it only with a policy.
+    monitor
+        Whether to watch if label shift holds: True, False, or a `LabelShiftMonitor` with settings of its
+        own, on `monitored_rows(model)`.
+    horizon
+        How many rows a decision is remembered for its label; 0 for none.
+    silence
+        What it means when no label has come within the horizon: None (nothing), "negative", or a class.
     """
 
     def __init__(
@@ -53,20 +78,29 @@ class OnlineClassifier:
         tracker: PriorTracker | None = None,
         prior: PriorLike | Mapping[Any, float] | None = None,
         positive: Any = None,
+        monitor: bool | LabelShiftMonitor = True,
+        horizon: int = HORIZON,
+        silence: Any = None,
     ) -> None:
         self._model = as_ratio_model(model)
-        self._positive = _class_number(positive, self._model)
+        self._positive = class_number(positive, self._model)
         if costs is not None and policy is not None:
             raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
-        self._set_policy(CostPolicy(costs or self._equal_costs()) if policy is None else policy)
+        self._rule = DecisionRule(self._model, CostPolicy(costs) if costs is not None else policy, self._positive)
+        self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, silence=self._meaning_of(silence))
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
-        self._tracker: PriorTracker = (BayesBank() if tracker is None else tracker).start(start)
+        self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
+        self._monitor = (watch_over(self._model) if monitor else None) if isinstance(monitor, bool) else monitor
+        self._tally = OutcomeTally()
         self._rows = 0
-        self._writer = _OneWriter()
+        self._writer = OneWriter()
 
     @property
     def model(self) -> RatioModel:
-        """The ratio model that scores; a new one takes over from the next row on, and the prior survives."""
+        """The ratio model that scores; a new one takes over from the next row on, and the prior survives.
+
+        The evidence against label shift speaks of the old model's scores: a monitor starts anew.
+        """
         return self._model
 
     @model.setter
@@ -77,13 +111,14 @@ class OnlineClassifier:
                 f"the new model must know the same classes {self._model.classes_.tolist()}, "
                 f"got {fitted.classes_.tolist()}"
             )
+        rule = DecisionRule(fitted, self._rule.policy, self._positive)  # its threshold may rest on held-out rows
+        tracker = self._tracker
+        if isinstance(tracker, SafeTracker):
+            tracker = tracker.with_witnesses(fitted)
+        watch = None if self._monitor is None else watch_over(fitted)
         with self._writer:
-            before, self._model = self._model, fitted
-            try:
-                self._set_policy(self._policy)  # its threshold may rest on held-out rows, which are others now
-            except BaseException:
-                self._model = before
-                raise
+            self._model, self._rule, self._monitor = fitted, rule, watch
+            self._follow(tracker)
 
     @property
     def tracker(self) -> PriorTracker:
@@ -91,14 +126,29 @@ class OnlineClassifier:
         return self._tracker
 
     @property
+    def monitor(self) -> LabelShiftMonitor | None:
+        """What watches whether any prior explains the stream, if anything does."""
+        return self._monitor
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the monitor still believes that only the prior changes."""
+        return self._monitor is None or self._monitor.trusted
+
+    @property
     def prior(self) -> FloatArray:
-        """The prior the next row is decided with, (K,)."""
+        """The prior of now, (K,). After labels came, a row's own may differ a little: see `Decision.prior`."""
         return self._tracker.prior
 
     @property
     def n_rows(self) -> int:
         """How many rows were decided."""
         return self._rows
+
+    @property
+    def label_counts(self) -> LabelCounts:
+        """What became of the decisions and of the labels so far."""
+        return self._ledger.counts
 
     @property
     def positive(self) -> Any:
@@ -108,25 +158,25 @@ class OnlineClassifier:
     @property
     def policy(self) -> Policy:
         """The rule for the threshold; a new one takes effect from the next row on."""
-        return self._policy
+        return self._rule.policy
 
     @policy.setter
     def policy(self, policy: Policy) -> None:
-        self._set_policy(policy)
+        self._rule = DecisionRule(self._model, policy, self._positive)
 
     @property
     def costs(self) -> Costs | None:
         """What decisions cost, where costs set the threshold; new ones take effect from the next row on."""
-        return self._policy.costs if isinstance(self._policy, CostPolicy) else None
+        return self._rule.costs
 
     @costs.setter
     def costs(self, costs: Costs) -> None:
-        self._set_policy(CostPolicy(costs))
+        self.policy = CostPolicy(costs)
 
     @property
     def log_threshold(self) -> float | None:
-        """The threshold of the next row, on the log ratio of the positive class."""
-        return None if self._bound is None else self._bound.log_threshold(float(self.prior[self._positive]))
+        """The threshold of now, on the log ratio of the positive class."""
+        return self._rule.log_threshold(self.prior)
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
         """Return the prior's interval for each class, (K, 2), with the calibrator's own uncertainty in it."""
@@ -139,30 +189,81 @@ class OnlineClassifier:
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return posteriors at the current prior, (n, K), changing nothing."""
-        return posterior(self._model.log_ratios(X), self.prior)
+        ratios = self._model.log_ratios(X)
+        return posteriors_at(ratios, self._tracker.priors_for(ratios))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return what would be decided at the current prior, (n,), changing nothing."""
         ratios = self._model.log_ratios(X)
-        priors = np.broadcast_to(self.prior, ratios.shape)
-        numbers, _, _ = self._decided(ratios, priors)
+        numbers, _, _ = self._rule.decide(ratios, self._tracker.priors_for(ratios))
         chosen: npt.NDArray[Any] = self._model.classes_[numbers]
         return chosen
 
     def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the word users know
         """Decide one row, then let it vote."""
         with self._writer:
-            return self._decide_row(self._model.log_ratios(one_row(x, self._model))[0], id)
+            table = one_row(x, self._model)
+            ratios = self._model.log_ratios(table)[0]
+            return self._decide_row(ratios, self._model.views(table)[0] if self._n_views else None, id)
 
     def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None) -> Decisions:
         """Decide rows in order, each at the prior before it, and let them vote."""
         with self._writer:
-            return self._decide_rows(self._model.log_ratios(X), ids)
+            views = self._model.views(X) if self._n_views else None
+            return self._decide_rows(self._model.log_ratios(X), views, ids)
 
-    def decide_log_ratios(self, log_ratios: npt.ArrayLike, *, ids: Sequence[Any] | None = None) -> Decisions:
-        """Decide rows whose log ratios, (n, K), are known already: a replay, or scores made elsewhere."""
+    def decide_log_ratios(
+        self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None, ids: Sequence[Any] | None = None
+    ) -> Decisions:
+        """Decide rows whose log ratios, (n, K), are known already: a replay, or scores made elsewhere.
+
+        `views` are those of the model, (n, V, K): without them the views have no say on these rows.
+        """
         with self._writer:
-            return self._decide_rows(as_log_ratios(log_ratios, n_classes=self._model.n_classes), ids)
+            ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
+            return self._decide_rows(ratios, None if views is None else np.asarray(views, dtype=np.float64), ids)
+
+    def feedback(self, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002  # the word users know
+        """Take in the true label of a decision, in the user's own classes; return whether the decision is known.
+
+        `propensity` is the probability that this label was asked for: 1 where all are checked, .02 for an audit of
+        2 %. A label that comes twice counts once; one that contradicts an earlier one takes its place.
+        """
+        number = int(labels_to_numbers([label], self._model.classes_)[0])
+        with self._writer:
+            arrived = self._ledger.label(id, number, propensity=propensity)
+            if arrived is None:
+                return False
+            if not arrived.repeated:
+                self._learn(
+                    arrived.row, arrived.log_ratios, arrived.alert, number, arrived.propensity,
+                    replaced=arrived.replaced, replaced_propensity=arrived.replaced_propensity,
+                )  # fmt: skip
+            return True
+
+    def performance(self, *, level: float = 0.9) -> PerformanceReport:
+        """Return precision, recall, F1, alert rate and cost: to be expected now, and over about the last 5,000 rows.
+
+        Without labels they follow from the prior, the calibrated ratio and their uncertainty; labels take over as they
+        come. They are marked untrusted while the monitor objects.
+        """
+        if self._positive is None:
+            raise InvalidInputError("performance speaks of one class against the rest: give positive=")
+        with self._writer.waiting():
+            prior, costs = self.prior, self.costs
+            threshold = self._rule.log_threshold(prior)
+            known: dict[str, Any] = {
+                "prior": prior,
+                "interval": self.interval(level),
+                "log_threshold": math.inf if threshold is None else threshold,
+                "positive": self._positive,
+                "costs": costs if costs is not None and costs.n_classes == 2 else None,
+                "level": level,
+                "trusted": self.trusted,
+            }
+            return PerformanceReport(
+                performance_now(self._model, **known), performance_over_window(self._tally, self._model, **known)
+            )
 
     def state(self) -> dict[str, Any]:
         """Return a checkpoint as plain JSON values: restored, the stream goes on bit for bit."""
@@ -172,9 +273,12 @@ class OnlineClassifier:
                 "kind": "online_classifier",
                 "classes": self._model.classes_.tolist(),
                 "positive": self._positive,
-                "policy": self._policy.to_json(),
+                "policy": self._rule.policy.to_json(),
                 "rows": self._rows,
                 "tracker": self._tracker.state(),
+                "monitor": None if self._monitor is None else self._monitor.state(),
+                "labels": self._ledger.state(),
+                "tally": self._tally.state(),
             }
 
     @classmethod
@@ -195,140 +299,144 @@ class OnlineClassifier:
         if positive is not None and (type(positive) is not int or not 0 <= positive < fitted.n_classes):
             raise InvalidStateError(f"the positive class is a number below {fitted.n_classes}, got {positive!r:.20}")
         try:
-            tracker = restore_tracker(state["tracker"])
+            tracker, ledger = restore_tracker(state["tracker"]), LabelLedger.from_state(state["labels"])
+            tally, watched = OutcomeTally.from_state(state["tally"]), state["monitor"]
+            monitor = False if watched is None else LabelShiftMonitor.from_state(monitored_rows(fitted), watched)
             label = None if positive is None else fitted.classes_.tolist()[positive]
-            online = cls(model, policy=policy_from_json(state["policy"]), positive=label)
+            policy = policy_from_json(state["policy"])
+            online = cls(model, policy=policy, positive=label, tracker=FixedPrior(), monitor=monitor)
         except (KeyError, InvalidInputError) as error:
             raise InvalidStateError(f"this state is damaged: {error}") from None
-        if tracker.n_classes != fitted.n_classes:
-            raise InvalidStateError(f"the tracker has {tracker.n_classes} classes, the model {fitted.n_classes}")
-        online._tracker, online._rows = tracker, rows
+        for name, part in (("tracker", tracker), ("labels", ledger)):
+            if part.n_classes != fitted.n_classes:
+                raise InvalidStateError(f"the {name} have {part.n_classes} classes, the model {fitted.n_classes}")
+        online._follow(tracker)
+        online._ledger, online._tally, online._rows = ledger, tally, rows
         return online
 
-    def _decide_row(self, ratios: FloatArray, given_id: Any) -> Decision:
+    def _follow(self, tracker: PriorTracker) -> None:
+        self._tracker = tracker
+        self._n_views = int(getattr(tracker, "n_views", 0))
+        if self._n_views and self._n_views != len(self._model.view_members):
+            raise InvalidInputError(
+                f"the tracker listens to {self._n_views} views, the model has {len(self._model.view_members)}"
+            )
+
+    def _meaning_of(self, silence: Any) -> int | None:
+        if silence is None:
+            return None
+        names = self._model.classes_.tolist()
+        if isinstance(silence, str) and silence == "negative" and silence not in names:
+            if self._positive is None or len(names) != 2:
+                raise InvalidInputError(f'silence="negative" needs two classes: name one of {names} instead')
+            return 1 - self._positive
+        if silence not in names:
+            raise InvalidInputError(f'silence must be None, "negative" or one of {names}, got {silence!r:.40}')
+        return int(names.index(silence))
+
+    def _decide_row(self, ratios: FloatArray, views: FloatArray | None, given_id: Any) -> Decision:
         """Decide one row: what `_decide_rows` does, without the arrays."""
-        prior = self._tracker.prior
-        if self._bound is None or self._model.n_classes != 2:
-            many = self._decide_rows(ratios[None], None if given_id is None else [given_id])
-            decision: Decision = many[0]
-            return decision
-        threshold = self._bound.log_threshold(float(prior[self._positive]))
-        own = float(ratios[1]) if self._positive == 1 else -float(ratios[1])
-        number = self._positive if own > threshold else 1 - self._positive  # type: ignore[operator]  # binary: never None
-        self._tracker.update(ratios)
+        row = self._rows
+        name = row if given_id is None else as_id(given_id)
+        prior = self._tracker.update(ratios, views=views)
+        number, threshold, reachable = self._rule.decide_one(ratios, prior)
+        trusted = True
+        if self._monitor is not None:
+            trusted = self._monitor.trusted
+            self._monitor.update(ratios)
         self._rows += 1
+        alert = number == self._positive
+        if self._positive is not None:
+            self._tally.add(posteriors_of_class(ratios[None], prior[None], self._positive), np.array([alert]))
+        if self._ledger.horizon:
+            left = self._ledger.remember_one(row, name, ratios, alert)
+            if left is not None:
+                self._take_silence(left)
         return Decision(
-            id=self._rows - 1 if given_id is None else given_id,
+            id=name,
             label=self._model.classes_[number],
             log_ratios=ratios,
             prior=prior,
             threshold=threshold,
-            trusted=True,
-            reachable=threshold < np.inf,
+            trusted=trusted,
+            reachable=reachable,
         )
 
-    def _decide_rows(self, ratios: FloatArray, ids: Sequence[Any] | None) -> Decisions:
+    def _decide_rows(self, ratios: FloatArray, views: FloatArray | None, ids: Sequence[Any] | None) -> Decisions:
         if ids is not None and len(ids) != len(ratios):
             raise InvalidInputError(f"ids must name every row ({len(ratios)}), got {len(ids)}")
+        names = range(self._rows, self._rows + len(ratios)) if ids is None else as_ids(ids)
+        if self._ledger.silence is not None:  # each row may bring a label for an older one before the next is decided
+            return self._one_by_one(ratios, views, names)
         first = self._rows
-        priors = self._tracker.update_many(ratios)  # the prior before each row: none votes on itself
+        priors = self._tracker.update_many(ratios, views=views)  # the prior before each row: none votes on itself
+        numbers, thresholds, reachable = self._rule.decide(ratios, priors)
+        trusted = np.ones(len(ratios), dtype=bool) if self._monitor is None else self._monitor.update_many(ratios)
         self._rows += len(ratios)
-        numbers, thresholds, reachable = self._decided(ratios, priors)
+        alerts = numbers == self._positive if self._positive is not None else np.zeros(len(ratios), dtype=bool)
+        if self._positive is not None:
+            self._tally.add(posteriors_of_class(ratios, priors, self._positive), alerts)
+        if self._ledger.horizon:
+            self._ledger.remember(first, names, ratios, alerts)
         return Decisions(
-            ids=range(first, first + len(ratios)) if ids is None else ids,
+            ids=names,
             labels=self._model.classes_[numbers],
             log_ratios=ratios,
             priors=priors,
             thresholds=thresholds,
             reachable=reachable,
-            trusted=np.ones(len(ratios), dtype=bool),
+            trusted=trusted,
         )
 
-    def _decided(
-        self, ratios: FloatArray, priors: FloatArray
-    ) -> tuple[npt.NDArray[np.int64], FloatArray | None, npt.NDArray[np.bool_]]:
-        """Return class numbers, thresholds and whether the policy could be met, (n,) each."""
-        everywhere = np.ones(len(ratios), dtype=bool)
-        joint = priors * np.exp(as_scaled(ratios))  # posteriors up to a factor a row
-        if self._bound is None or self._positive is None:
-            matrix = self._policy.costs.matrix if isinstance(self._policy, CostPolicy) else 1.0 - np.eye(len(joint.T))
-            return np.argmin(joint @ matrix.T, axis=1).astype(np.int64), None, everywhere
-        positive = self._positive
-        own_priors = priors[:, positive]
-        thresholds = self._bound.log_thresholds(own_priors)
-        alert = one_against_rest(ratios, priors, positive) > thresholds
-        joint[:, positive] = -1.0  # what is not alerted goes to the most probable of the others
-        numbers = np.where(alert, positive, np.argmax(joint, axis=1))
-        return numbers.astype(np.int64), thresholds, self._bound.reachable(own_priors)
+    def _one_by_one(self, ratios: FloatArray, views: FloatArray | None, names: Sequence[Any]) -> Decisions:
+        decided = [
+            self._decide_row(ratios[i], None if views is None else views[i], name) for i, name in enumerate(names)
+        ]
+        matrix_decides = self._rule.bound is None
+        return Decisions(
+            ids=names,
+            labels=np.array([one.label for one in decided], dtype=self._model.classes_.dtype),
+            log_ratios=ratios,
+            priors=np.array([one.prior for one in decided]).reshape(ratios.shape),
+            thresholds=None if matrix_decides else np.array([one.threshold for one in decided], dtype=np.float64),
+            reachable=np.array([one.reachable for one in decided], dtype=bool),
+            trusted=np.array([one.trusted for one in decided], dtype=bool),
+        )
 
-    def _set_policy(self, policy: Policy) -> None:
-        if isinstance(policy, CostPolicy):
-            policy = CostPolicy(self._ordered(policy.costs))
-        many = self._model.n_classes > 2
-        decides_by_matrix = isinstance(policy, CostPolicy) and many and self._positive is None
-        if many and self._positive is None and not decides_by_matrix:
-            raise InvalidInputError(
-                f"a policy for {self._model.n_classes} classes alerts on one of them: give positive="
-            )
-        if (
-            decides_by_matrix
-            and isinstance(policy, CostPolicy)
-            and policy.costs.n_classes not in (2, self._model.n_classes)
-        ):
-            raise InvalidInputError(
-                f"costs must cover the {self._model.n_classes} classes, got {policy.costs.n_classes}"
-            )
-        if decides_by_matrix and isinstance(policy, CostPolicy) and policy.costs.n_classes == 2:
-            if policy.costs != EQUAL_COSTS:
-                raise InvalidInputError(
-                    f"costs of two classes speak of one of {self._model.n_classes}: give positive=, or a full matrix"
-                )
-            policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(self._model.n_classes)))
-        self._bound = None if decides_by_matrix else policy.bind(self._model.holdout_, positive=self._positive)
-        self._policy = policy
+    def _take_silence(self, left: Remembered) -> None:
+        meaning = self._ledger.silence
+        if meaning is not None:
+            self._learn(left.row, left.log_ratios, left.alert, meaning, 1.0)
 
-    def _equal_costs(self) -> Costs:
-        return Costs.from_matrix(1.0 - np.eye(2 if self._positive is not None else self._model.n_classes))
-
-    def _ordered(self, costs: Costs) -> Costs:
-        """Return costs in the order of the model's classes, or of (negative, positive) for two."""
-        if costs.classes is None:
-            return costs
-        names = self._model.classes_.tolist()
-        if set(costs.classes) != set(names):
-            raise InvalidInputError(f"costs name the classes {list(costs.classes)}, the model has {names}")
-        if len(names) == 2 and self._positive == 0:
-            names = names[::-1]
-        order = [costs.classes.index(name) for name in names]
-        return Costs.from_matrix(costs.matrix[np.ix_(order, order)])
+    def _learn(
+        self,
+        row: int,
+        log_ratios: FloatArray,
+        alert: bool,
+        label: int,
+        propensity: float,
+        *,
+        replaced: int | None = None,
+        replaced_propensity: float | None = None,
+    ) -> None:
+        """Pass a label on to those who can use it."""
+        if isinstance(self._tracker, LearnsFromLabels):
+            self._tracker.feedback(log_ratios, label, propensity=propensity, row=row, replaced=replaced)
+        if self._positive is None:
+            return
+        age = self._rows - 1 - row
+        if replaced is not None and replaced_propensity is not None:
+            was_positive = replaced == self._positive
+            self._tally.add_label(alert, was_positive, propensity=replaced_propensity, age=age, sign=-1)
+        self._tally.add_label(alert, label == self._positive, propensity=propensity, age=age)
 
 
-class _OneWriter:
-    """A lock that refuses instead of waiting; entering it costs a fraction of what a generator would."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise ConcurrentUseError("a stream has one writer: another thread is deciding on it right now")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Enter once the one who is writing has finished."""
-        with self._lock:
-            yield
+def watch_over(model: RatioModel) -> LabelShiftMonitor:
+    """Return a monitor for the streams of a model."""
+    return LabelShiftMonitor(monitored_rows(model), tolerance=MONITOR_TOLERANCE)
 
 
-def _class_number(positive: Any, model: RatioModel) -> int | None:
-    if positive is None:
-        return 1 if model.n_classes == 2 else None
-    names = model.classes_.tolist()
-    if positive not in names:
-        raise InvalidInputError(f"positive must be one of {names}, got {positive!r}")
-    return int(names.index(positive))
+def monitored_rows(model: RatioModel) -> Holdout:
+    """Return the held-out rows that a monitor compares a stream with: all, or as many as are enough."""
+    rows, holdout = thinned_rows(model.holdout_.labels, n_classes=model.n_classes, most=MONITOR_ROWS), model.holdout_
+    return Holdout(holdout.log_ratios[rows], holdout.labels[rows], holdout.weights[rows])

@@ -1,0 +1,340 @@
+"""Measure the safe tracker, the monitor, label-free performance and biased labels where the truth is known."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.markdown import markdown_table
+from experiments.runner import Cell, Settings
+from experiments.scenarios import SCENARIOS, SIX
+from obil.arrays import FloatArray, IntArray
+from obil.bayes.costs import Costs
+from obil.bayes.regret import GaussianPair
+from obil.data.gaussian_stream import GaussianClasses
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.model.calibrators import LinearCalibrator
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel, View
+from obil.model.scorers import ColumnScorer
+from obil.monitor import LabelShiftMonitor
+from obil.policy import CostPolicy
+from obil.prior import BayesBank, SafeTracker
+from obil.prior.safe_tracker import SLOW_MEMORIES
+from obil.prior.view_guard import BLOCK_ROWS, QUIET_BLOCKS
+from obil.prior.witnesses import Witnesses
+from obil.stream.online_classifier import OnlineClassifier
+
+PROBATION = BLOCK_ROWS * QUIET_BLOCKS  # rows
+SLOW_ROWS = 1_500.0  # pseudo-rows at the training prior of the slow bank that the safe tracker is held against
+QUANTITIES = ("precision", "recall", "cost")
+
+SCENARIO_TEXT = """**Label shift only, no labels.** {n_features} normal features, {separation:g} standard deviations
+apart in all; the exact ratios of four halves of the features are the views. Expected excess cost over the oracle in
+percent, {seeds} seeds, before and after the probation of {probation:,} rows; the slow bank has 1,500 pseudo-rows at
+the start prior.
+"""
+MONITOR_TEXT = """**The monitor.** {null_streams:,} streams of {n_rows:,} rows over six prior paths, {negatives:,}
+held-out negatives and {positives} positives drawn afresh each time, separation {monitor_separation:g}: {alarms:.0f} of
+them ever alarm. Rows until a change is found, from the first row on, at prior {power_prior:g}:
+"""
+PERFORMANCE_TEXT = """**Performance without labels.** A distorted score with an affine calibrator fitted on
+{negatives:,} held-out negatives and {positives} positives, the bank's prior after {performance_rows:,} rows;
+{performance_streams} streams a prior. Each cell: the mean error, the mean size of one stream's error, and how often
+the 90 % interval holds the truth. With few alerts a single stream's precision is uncertain, and the interval says so.
+"naive" is the precision that the posteriors at the training prior promise.
+"""
+BIASED_TEXT = """**Biased labels.** Every alert is labelled, and 1 % of the rest: the prior by labels alone is off by
+{bias:+.5f} on average over {biased_streams} streams ({errors:+.2f} standard errors), where counting labels without
+their propensity is off by {naive_bias:+.3f}.
+"""
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """List the work: scenarios by seed, streams of the monitor, priors of the performance, biased labels."""
+    work: list[Cell] = [
+        {"part": "scenario", "scenario": scenario, "seed": seed}
+        for scenario in SIX
+        for seed in range(settings["seeds"])
+    ]
+    work += [{"part": "null", "batch": batch} for batch in range(settings["null_streams"] // len(SIX))]
+    work += [{"part": "power", "change": change} for change in settings["changes"]]
+    work += [{"part": "performance", "prior": prior} for prior in settings["performance_priors"]]
+    return [*work, {"part": "biased"}]
+
+
+def run(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Do one part."""
+    parts = {
+        "scenario": _scenario,
+        "null": _null,
+        "power": _power,
+        "performance": _performance,
+        "biased": _biased,
+    }
+    return parts[cell["part"]](cell, settings)
+
+
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
+    """Name the means over seeds and streams."""
+    found: dict[str, float] = {}
+
+    def of(part: str, **wanted: Any) -> list[dict[str, Any]]:
+        return [r for cell, r in results if cell["part"] == part and wanted.items() <= cell.items()]
+
+    for scenario in SIX:
+        own = of("scenario", scenario=scenario)
+        for key in own[0]:
+            found[f"excess.{scenario}.{key}"] = float(np.mean([result[key] for result in own]))
+    found["excess.after.worst"] = max(found[f"excess.{s}.safe.after"] - found[f"excess.{s}.bank.after"] for s in SIX)
+    found["excess.before.worst"] = max(
+        found[f"excess.{s}.safe.before"] - found[f"excess.{s}.slow bank.before"] for s in SIX
+    )
+    found["monitor.alarms"] = float(sum(result["alarms"] for result in of("null")))
+    found["monitor.alarm_share"] = found["monitor.alarms"] / (len(of("null")) * len(SIX))
+    for change in settings["changes"]:
+        rows = of("power", change=change)[0]["rows"]
+        found[f"monitor.{change}.median"] = float(np.median(rows))
+        found[f"monitor.{change}.found"] = float(np.mean(np.isfinite(rows)))
+    for prior in settings["performance_priors"]:
+        for key, value in of("performance", prior=prior)[0].items():
+            found[f"performance.{prior:g}.{key}"] = float(value)
+    names = [
+        f"performance.{prior:g}.{when}.{quantity}"
+        for prior in settings["performance_priors"]
+        for when in ("now", "window")
+        for quantity in QUANTITIES
+    ]
+    found["performance.worst_bias"] = max(abs(found[f"{name}.bias"]) for name in names)
+    found["performance.worst_error"] = max(found[f"{name}.error"] for name in names)
+    found["performance.least_coverage"] = min(found[f"{name}.coverage"] for name in names)
+    return found | {f"biased.{key}": float(value) for key, value in of("biased")[0].items()}
+
+
+def table(figures: dict[str, float], settings: Settings) -> str:
+    """Write the figures as Markdown."""
+    ways = ("bank", "slow bank", "safe")
+    rows = [
+        [way, when, *(f"{figures[f'excess.{scenario}.{way}.{when}']:.2f}" for scenario in SIX)]
+        for when in ("before", "after")
+        for way in ways
+    ]
+    parts = [
+        SCENARIO_TEXT.format(**settings, probation=PROBATION),
+        markdown_table(["prior from", "probation", *SIX], rows),
+        "\n" + MONITOR_TEXT.format(**settings, alarms=figures["monitor.alarms"]),
+        markdown_table(
+            ["change", "held-out rows", "median rows", "found"],
+            [
+                [
+                    _change_in_words(change),
+                    f"{settings['changes'][change]['negatives']:,} / {settings['changes'][change]['positives']:,}",
+                    f"{figures[f'monitor.{change}.median']:,.0f}",
+                    f"{figures[f'monitor.{change}.found']:.0%}",
+                ]
+                for change in settings["changes"]
+            ],
+        ),
+        "\n" + PERFORMANCE_TEXT.format(**settings),
+        markdown_table(
+            ["prior", "true precision", "naive", *(f"{w} {q}" for w in ("now", "window") for q in QUANTITIES)],
+            [
+                [
+                    f"{prior:g}",
+                    f"{figures[f'performance.{prior:g}.truth']:.3f}",
+                    f"{figures[f'performance.{prior:g}.naive']:.3f}",
+                    *(
+                        f"{figures[f'performance.{prior:g}.{w}.{q}.bias']:+.3f}, "
+                        f"{figures[f'performance.{prior:g}.{w}.{q}.error']:.3f}, "
+                        f"{figures[f'performance.{prior:g}.{w}.{q}.coverage']:.0%}"
+                        for w in ("now", "window")
+                        for q in QUANTITIES
+                    ),
+                ]
+                for prior in settings["performance_priors"]
+            ],
+        ),
+        "\n"
+        + BIASED_TEXT.format(
+            **settings,
+            bias=figures["biased.bias"],
+            errors=figures["biased.standard_errors"],
+            naive_bias=figures["biased.naive_bias"],
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def _change_in_words(change: str) -> str:
+    kind, size = change.split(" ")[:2]
+    return f"{'mean shift' if kind == 'shift' else 'added noise'} of {size} standard deviations"
+
+
+def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
+    truth = SCENARIOS[cell["scenario"]](settings["n_rows"])
+    start, seed = settings["start_prior"], cell["seed"]
+    classes = GaussianClasses.spread(settings["separation"], n_features=settings["n_features"])
+    rng = np.random.default_rng([seed, 1])
+    halves = [half.tolist() for _ in range(2) for half in np.array_split(rng.permutation(settings["n_features"]), 2)]
+    stream = classes.draw(truth, random_state=seed)
+    held_out = classes.draw(np.full(settings["scenario_holdout"], start), random_state=10_000 + seed)
+
+    def views_of(features: FloatArray) -> FloatArray:
+        return np.stack([classes.log_ratios(features, subset=half) for half in halves], axis=1)
+
+    model = _exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
+    safe = SafeTracker(start, witnesses=Witnesses.of_model(model))
+    slow = BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_ROWS)
+    paths = {
+        "bank": BayesBank(start).update_many(stream.log_ratios),
+        "slow bank": slow.update_many(stream.log_ratios),
+        "safe": safe.update_many(stream.log_ratios, views=views_of(stream.features)),
+    }
+    pair = GaussianPair(settings["separation"])
+    parts = {"before": slice(0, PROBATION), "after": slice(PROBATION, None)}
+    return {
+        f"{way}.{when}": 100.0 * pair.excess(path[part, 1], truth[part])
+        for way, path in paths.items()
+        for when, part in parts.items()
+    }
+
+
+def _exact_model(log_ratios: FloatArray, labels: IntArray, views: FloatArray) -> RatioModel:
+    """Return a model whose held-out ratios are exact, and sure of it."""
+    holdout, exact = Holdout.of(log_ratios, labels), LinearCalibrator.identity(2)
+    scorer = ColumnScorer("margin", holdout.prior)
+    members = tuple(View((), scorer, exact, np.ascontiguousarray(views[:, v])) for v in range(views.shape[1]))
+    return RatioModel(scorer, exact, np.array([0, 1]), holdout.prior, holdout, view_members=members)
+
+
+def _drawn(
+    rng: np.random.Generator, priors: FloatArray, separation: float, *, shift: float = 0.0, noise: float = 0.0
+) -> FloatArray:
+    """Return log ratios of the undisturbed model for rows that were moved and blurred, (n, 2)."""
+    labels = rng.random(len(priors)) < priors
+    x = rng.normal(size=len(priors)) + separation * labels + shift + noise * rng.normal(size=len(priors))
+    scores = separation * x - separation**2 / 2.0
+    return np.stack([np.zeros_like(scores), scores], axis=1)
+
+
+def _held_out(rng: np.random.Generator, negatives: int, positives: int, separation: float) -> Holdout:
+    labels = np.repeat([0, 1], [negatives, positives])
+    return Holdout.of(_drawn(rng, labels.astype(np.float64), separation), labels)
+
+
+def _null(cell: Cell, settings: Settings) -> dict[str, Any]:
+    alarms = 0
+    for number, scenario in enumerate(SIX):
+        rng = np.random.default_rng([cell["batch"], number, 7])
+        held_out = _held_out(rng, settings["negatives"], settings["positives"], settings["monitor_separation"])
+        monitor = LabelShiftMonitor(held_out)
+        monitor.update_many(_drawn(rng, SCENARIOS[scenario](settings["n_rows"]), settings["monitor_separation"]))
+        alarms += monitor.n_alarms > 0
+    return {"alarms": alarms}
+
+
+def _power(cell: Cell, settings: Settings) -> dict[str, Any]:
+    change = settings["changes"][cell["change"]]
+    rows = []
+    for seed in range(settings["power_streams"]):
+        rng = np.random.default_rng([seed, 8, change["negatives"]])
+        held_out = _held_out(rng, change["negatives"], change["positives"], settings["monitor_separation"])
+        monitor = LabelShiftMonitor(held_out)
+        priors = np.full(settings["n_rows"], settings["power_prior"])
+        disturbed = _drawn(
+            rng, priors, settings["monitor_separation"], shift=change.get("shift", 0.0), noise=change.get("noise", 0.0)
+        )
+        monitor.update_many(disturbed)
+        rows.append(float(monitor.alarm_row or np.inf))
+    return {"rows": rows}
+
+
+def _performance(cell: Cell, settings: Settings) -> dict[str, Any]:
+    separation, prior = settings["separation"], cell["prior"]
+    costs = Costs(false_positive=1.0, false_negative=settings["performance_cost"])
+    pair = GaussianPair(separation)
+    errors: dict[str, list[float]] = {}
+    covered: dict[str, list[bool]] = {}
+    truths, naive = [], []
+    for seed in range(settings["performance_streams"]):
+        rng = np.random.default_rng([seed, 9])
+        labels = np.repeat([0, 1], [settings["negatives"], settings["positives"]])
+        held_out = _drawn(rng, labels.astype(np.float64), separation)[:, 1]
+        model = RatioClassifier.from_scores(1.3 * held_out + 0.6, labels, kind="margin")
+        online = OnlineClassifier(model, policy=CostPolicy(costs), tracker=BayesBank(), horizon=0)
+        drawn_labels = (rng.random(settings["performance_rows"]) < prior).astype(np.int64)
+        scores = 1.3 * _drawn(rng, drawn_labels.astype(np.float64), separation)[:, 1] + 0.6
+        decisions = online.decide_many(scores)
+        report = online.performance()
+        calibrator = model.model_.calibrator
+        # the threshold on the exact log ratio: undo the calibrator, then the distortion
+        at = np.array([[0.0, online.log_threshold or 0.0]])
+        exact = (float(calibrator.invert(at)[0, 1]) - 0.6) / 1.3
+        truth = {"now": _truth_now(pair, exact, prior, costs), "window": _truth_window(decisions, drawn_labels, costs)}
+        static = model.predict_proba(scores)[:, 1]
+        alerts = decisions.labels == 1
+        naive.append(float(static[alerts].mean()) if alerts.any() else np.nan)
+        truths.append(truth["now"]["precision"])
+        for when, measured in (("now", report.now), ("window", report.window)):
+            for quantity in QUANTITIES:
+                estimate, true = getattr(measured, quantity), truth[when][quantity]
+                if np.isfinite(true) and np.isfinite(estimate.value):
+                    errors.setdefault(f"{when}.{quantity}", []).append(estimate.value - true)
+                    covered.setdefault(f"{when}.{quantity}", []).append(estimate.low <= true <= estimate.high)
+    return {
+        "truth": float(np.nanmean(truths)),
+        "naive": float(np.nanmean(naive)),
+        **{f"{key}.bias": float(np.mean(values)) for key, values in errors.items()},
+        **{f"{key}.error": float(np.mean(np.abs(values))) for key, values in errors.items()},
+        **{f"{key}.coverage": float(np.mean(values)) for key, values in covered.items()},
+    }
+
+
+def _truth_now(pair: GaussianPair, log_threshold: float, prior: float, costs: Costs) -> dict[str, float]:
+    hit, false_alarm = (float(rate) for rate in pair.rates(log_threshold))
+    miss = 1.0 - hit
+    hits, alarms = prior * (1.0 - miss), (1.0 - prior) * false_alarm
+    expected = alarms * costs.matrix[1, 0] + prior * miss * costs.matrix[0, 1]
+    return {"precision": hits / (hits + alarms), "recall": 1.0 - miss, "cost": expected}
+
+
+def _truth_window(decisions: Any, labels: IntArray, costs: Costs) -> dict[str, float]:
+    """Return what really happened, each row counted as the tally does."""
+    weights = (1.0 - 1.0 / 5_000.0) ** np.arange(len(labels))[::-1]
+    alerts, positive = decisions.labels == 1, labels == 1
+    hits, alarms = weights @ (alerts & positive), weights @ (alerts & ~positive)
+    misses = weights @ (~alerts & positive)
+    cost = (alarms * costs.matrix[1, 0] + misses * costs.matrix[0, 1]) / weights.sum()
+    return {
+        "precision": float(hits / (hits + alarms)) if hits + alarms else np.nan,
+        "recall": float(hits / (hits + misses)) if hits + misses else np.nan,
+        "cost": float(cost),
+    }
+
+
+def _biased(cell: Cell, settings: Settings) -> dict[str, Any]:  # noqa: ARG001  # there is one
+    separation, prior = settings["separation"], settings["biased_prior"]
+    rng = np.random.default_rng(11)
+    held_out = _held_out(rng, settings["negatives"], settings["positives"], separation)
+    model = RatioClassifier.from_scores(held_out.log_ratios[:, 1], held_out.labels, kind="margin")
+    off, naive = [], []
+    for seed in range(settings["biased_streams"]):
+        rng = np.random.default_rng([seed, 12])
+        labels = (rng.random(settings["biased_rows"]) < prior).astype(np.int64)
+        online = OnlineClassifier(model, monitor=False)
+        decisions = online.decide_many(_drawn(rng, labels.astype(np.float64), separation)[:, 1])
+        propensities = np.where(decisions.labels == 1, 1.0, 0.01)
+        asked = np.flatnonzero(rng.random(len(labels)) < propensities)
+        for row in rng.permutation(asked).tolist():
+            online.feedback(row, labels[row], propensity=float(propensities[row]))
+        tracker = online.tracker
+        assert isinstance(tracker, SafeTracker)
+        by_labels = tracker.labelled_prior
+        assert by_labels is not None
+        off.append(float(by_labels[1]) - labels.mean())
+        naive.append(labels[asked].mean() - labels.mean())
+    error = float(np.std(off, ddof=1) / np.sqrt(len(off)))
+    return {
+        "bias": float(np.mean(off)),
+        "standard_errors": float(np.mean(off)) / error,
+        "naive_bias": float(np.mean(naive)),
+    }

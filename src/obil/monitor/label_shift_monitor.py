@@ -1,0 +1,264 @@
+"""Watch whether any sequence of priors can explain a stream of log ratios."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import IntArray, as_floats, as_log_ratios, require_in
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.model.holdout import Holdout
+from obil.monitor.bets import MEMORIES, imagine, warped_histograms
+from obil.monitor.difference import Difference, difference_from
+from obil.monitor.monitor_memory import MonitorMemory, check_memory, restore_memory
+from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
+from obil.monitor.score_bins import ScoreBins, place_rows
+from obil.monitor.wealth import BoolArray, payoffs, start_shares, watch
+
+REFRESH_EVERY = 50  # rows
+WORK_A_REFRESH = 2_000  # many classes place bets less often, so that a row costs about the same
+
+
+class LabelShiftMonitor:
+    """Test, row by row and for ever, whether some sequence of priors explains the stream.
+
+    The log ratios are put into bins. Under label shift each row is drawn from a mixture of the classes'
+    histograms, which the held-out rows pin down to a set (`NullHull`). The monitor bets against *all* those
+    mixtures at once: on shifted and on noisier scores and on what it saw of late, so that under any path of
+    the prior it cannot expect to gain. What it holds is the evidence against label shift.
+
+    Guarantee
+    ---------
+    If p(x | y) has not changed, the evidence ever reaches 1 / alpha with probability at most alpha + delta,
+    whatever the prior does: alpha is the chance of a lucky gambler (Ville), delta that the held-out rows
+    mislead. It holds for any fixed score, calibrated or not; after `restart` alpha is spent anew.
+
+    It assumes that rows are independent given their class, among the held-out rows and in the stream.
+    *Repeated customers break it*: rows that come in near copies are weaker evidence than they look, and it
+    alarms without cause. It also takes the held-out scores for scores of the deployed model. Where they come
+    from *cross-fitting*, other models made them, and boosted trees fitted again on all rows score new rows
+    more boldly: give a `tolerance` there, or scores of the deployed model on rows it never saw.
+
+    Parameters
+    ----------
+    holdout
+        Held-out rows of every class.
+    alpha
+        The chance of a false alarm in an endless stream, had the held-out rows been endless too.
+    delta
+        The chance that the held-out rows mislead.
+    tolerance
+        How far each class's histogram may differ from the held-out one beyond chance, as a Kullback-Leibler
+        divergence in nats: a shift by d standard deviations is about d^2 / 2. 0 takes held-out scores at
+        their word; 0.02 forgives what cross-fitting does to boosted trees, and a shift of a fifth.
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat([0, 1], [2000, 200])
+    >>> scores = 2.0 * (rng.normal(size=2200) + 2.0 * labels) - 2.0
+    >>> monitor = LabelShiftMonitor(Holdout.of(np.stack([0.0 * scores, scores], axis=1), labels))
+    >>> more_positives = scores[labels.argsort()[-700:]]  # 500 negatives, 200 positives
+    >>> _ = monitor.update_many(np.stack([0.0 * more_positives, more_positives], axis=1))
+    >>> monitor.trusted
+    True
+    >>> lower = scores[:700] - 2.0  # a standard deviation below
+    >>> _ = monitor.update_many(np.stack([0.0 * lower, lower], axis=1))
+    >>> monitor.trusted
+    False
+    """
+
+    def __init__(self, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0) -> None:
+        self._settings = {
+            "alpha": require_in("alpha", alpha, 1e-12, 0.5),
+            "delta": require_in("delta", delta, 1e-12, 0.5),
+            "tolerance": require_in("tolerance", tolerance, 0.0, 10.0),
+        }
+        self._held_out = _fingerprint(holdout)
+        self._log_alarm = -math.log(self._settings["alpha"])
+        self._bins = ScoreBins.of(holdout)
+        self._hull = NullHull.of(
+            holdout, self._bins, delta=self._settings["delta"], tolerance=self._settings["tolerance"]
+        )
+        self._warped = warped_histograms(holdout, self._bins)
+        self._start_prior = holdout.prior
+        n_alternatives = len(self._warped) - 1 + len(MEMORIES)
+        n_classes, n_bins = self._hull.histograms.shape
+        work = n_alternatives * STEPS * n_classes * n_bins
+        self._every = REFRESH_EVERY * math.ceil(work / WORK_A_REFRESH)
+        self._kept = np.exp(-self._every / np.array(MEMORIES))
+        self._shares = start_shares(n_alternatives)
+        self._alternatives = np.empty((n_alternatives, n_bins))
+        self._bets = np.empty((n_alternatives, n_bins))
+        self._row = np.zeros((1, n_classes))  # one row is a batch of one, and needs no new arrays
+        self._number = np.zeros(1, dtype=np.int64)
+        self._was_trusted = np.empty(1, dtype=np.bool_)
+        self._memory = self._begin()
+        self._pay(self._number[:0], self._was_trusted[:0])  # compiles now, so that the first row does not wait
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return int(self._start_prior.size)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows seen since the monitor was made."""
+        return int(self._memory.seen[0])
+
+    @property
+    def log_alarm(self) -> float:
+        """The log evidence that raises the alarm: log 1 / alpha."""
+        return self._log_alarm
+
+    @property
+    def log_evidence(self) -> float:
+        """The evidence against label shift, as the logarithm of an e-value: 0 says nothing, below 0 speaks for it."""
+        return float(self._memory.evidence[0])
+
+    @property
+    def peak_log_evidence(self) -> float:
+        """The largest the log evidence has been in this watch."""
+        return float(self._memory.evidence[1])
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the stream can still be label shift: False from the alarm on, until `restart`."""
+        return bool(self._memory.seen[2] == 0)
+
+    @property
+    def alarm_row(self) -> int | None:
+        """The row that raised the alarm, counted from 1 since the monitor was made; None without one."""
+        return int(self._memory.seen[2]) or None
+
+    @property
+    def n_alarms(self) -> int:
+        """Alarms since the monitor was made, those before a restart included."""
+        return int(self._memory.seen[3])
+
+    def update(self, log_ratios: npt.ArrayLike) -> None:
+        """Watch one row of log ratios, (K,)."""
+        row = as_floats(log_ratios, "log_ratios")
+        if row.ndim != 1:
+            raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
+        values = row.tolist()
+        # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
+        if not (len(values) == self._start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
+            row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
+        self._row[0] = row
+        place_rows(self._row, self._bins.centres, self._bins.low, self._bins.high, self._number)
+        self._watch(self._number, self._was_trusted)
+
+    def update_many(self, log_ratios: npt.ArrayLike) -> BoolArray:
+        """Watch rows (n, K) in order; return whether the stream was trusted *before* each row, (n,)."""
+        rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
+        numbers = self._bins.numbers(rows)
+        trusted = np.empty(len(rows), dtype=np.bool_)
+        first, end = 0, self._every - int(self._memory.seen[1]) % self._every
+        while first < len(rows):  # in pieces that end where bets are placed
+            self._watch(numbers[first:end], trusted[first:end])
+            first, end = end, end + self._every
+        return trusted
+
+    def restart(self) -> None:
+        """Forget the evidence and what was seen, and watch afresh: rows and alarms are still counted."""
+        seen = self._memory.seen
+        self._memory = self._begin()
+        self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
+
+    def difference(self) -> Difference:
+        """Return where the last 2,000 rows or so differ from what any prior explains."""
+        return difference_from(self._hull, self._bins, self._memory.counts[0] + self._memory.fresh)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to go on bit for bit beside the held-out rows, as plain JSON values."""
+        memory = {name: values.tolist() for name, values in self._memory._asdict().items()}
+        return {
+            "monitor": type(self).__name__,
+            "settings": dict(self._settings),
+            "held_out": self._held_out,
+            "memory": memory,
+        }
+
+    @classmethod
+    def from_state(cls, holdout: Holdout, state: Mapping[str, Any]) -> Self:
+        """Return a monitor that goes on exactly where the one that made `state` stopped, on the same held-out rows."""
+        try:
+            name, settings, held_out = state["monitor"], dict(state["settings"]), state["held_out"]
+            saved = dict(state["memory"])
+        except (KeyError, TypeError, ValueError):
+            raise InvalidStateError("a monitor state holds 'monitor', 'settings', 'held_out' and 'memory'") from None
+        if name != cls.__name__:
+            raise InvalidStateError(f"this state belongs to {name!r:.40}, not to {cls.__name__!r}")
+        if held_out != _fingerprint(holdout):
+            raise InvalidStateError(
+                "this monitor state belongs to other held-out rows, so to another model: its evidence does not "
+                "carry over, start a new monitor"
+            )
+        try:
+            monitor = cls(holdout, **settings)
+        except (TypeError, ValueError) as error:
+            raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
+        restore_memory(monitor._memory, saved)
+        check_memory(monitor._memory, monitor._hull, every=monitor._every, log_alarm=monitor._log_alarm)
+        return monitor
+
+    def _begin(self) -> MonitorMemory:
+        n_alternatives, n_bins = self._bets.shape
+        mixing, parts = self._hull.start(n_alternatives)
+        memory = MonitorMemory(
+            fresh=np.zeros(n_bins),
+            counts=np.zeros((len(MEMORIES), n_bins)),
+            priors=np.tile(self._start_prior, (len(self._warped), 1)),
+            mixing=mixing,
+            parts=parts,
+            pays=np.ones((1 + 2 * n_alternatives, n_bins)),
+            wealths=self._shares.copy(),
+            evidence=np.zeros(2),
+            seen=np.zeros(4, dtype=np.int64),
+        )
+        for _ in range(SETTLED):  # the first bets are as good as the later ones, which start from them
+            self._place_bets(memory)
+        return memory
+
+    def _watch(self, numbers: IntArray, trusted: BoolArray) -> None:
+        """Watch rows up to the next time bets are placed, and place them where that is reached."""
+        if self._pay(numbers, trusted) % self._every == 0:
+            self._place_bets(self._memory)
+
+    def _pay(self, numbers: IntArray, trusted: BoolArray) -> int:
+        memory = self._memory
+        return watch(
+            numbers,
+            trusted,
+            memory.pays,
+            self._shares,
+            self._log_alarm,
+            memory.wealths,
+            memory.fresh,
+            memory.evidence,
+            memory.seen,
+        )
+
+    def _place_bets(self, memory: MonitorMemory) -> None:
+        imagine(
+            memory.fresh,
+            memory.counts,
+            self._kept,
+            self._warped,
+            self._start_prior,
+            memory.priors,
+            self._alternatives,
+        )
+        hull = self._hull
+        bet_against(hull.histograms, hull.radii, self._alternatives, memory.mixing, memory.parts, self._bets)
+        memory.pays[:] = payoffs(self._bets)
+
+
+def _fingerprint(holdout: Holdout) -> str:
+    """Name held-out rows by what they hold: the bins, the sets and the warps all follow from them."""
+    digest = hashlib.sha256()
+    for values in (holdout.log_ratios, holdout.labels, holdout.weights):
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,68 @@
+"""Multiply what every bet holds by what it pays on each row, and move a little between the bets."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray
+from obil.compiled import compiled
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+CASH = 0.2  # what is not bet at the start, so that a long quiet stream costs no more than this
+# Rows after which half of what the bets hold is shared out anew. A bet that lost on 100,000 good rows is then
+# back in play when they turn bad; each row of a million moves one part in a million, too little to notice.
+PATIENCE = 10_000.0
+
+
+def start_shares(n_alternatives: int) -> FloatArray:
+    """Return what is put into cash, then at full stake and at half stake into each alternative, (1 + 2N,)."""
+    return np.concatenate([[CASH], np.full(2 * n_alternatives, (1.0 - CASH) / (2 * n_alternatives))])
+
+
+def payoffs(bets: FloatArray) -> FloatArray:
+    """Return what cash, full stakes and half stakes pay, (1 + 2N, B), where the bets pay `bets` (N, B)."""
+    return np.concatenate([np.ones((1, bets.shape[1])), bets, 0.5 + 0.5 * bets])
+
+
+@compiled
+def watch(
+    numbers: IntArray,
+    trusted: BoolArray,
+    pays: FloatArray,
+    shares: FloatArray,
+    log_alarm: float,
+    wealths: FloatArray,
+    fresh: FloatArray,
+    evidence: FloatArray,
+    seen: IntArray,
+) -> int:
+    """Let rows with these bin numbers (n,) pay, in order; write whether the stream was trusted *before* each.
+
+    Wealth only grows by what fair bets pay and is only moved between them, so that all of it together is a
+    test martingale. `wealths` (1 + 2N,) are shares of it; its logarithm and the peak of that are `evidence`.
+    `seen` counts rows in all and in this watch, and holds the row of the alarm and the number of alarms.
+    Returns the rows of this watch.
+    """
+    n_bets = wealths.size
+    for t in range(numbers.size):
+        trusted[t] = seen[2] == 0
+        b = numbers[t]
+        total = 0.0
+        for j in range(n_bets):
+            wealths[j] *= pays[j, b]
+            total += wealths[j]
+        moved = 1.0 / (PATIENCE + seen[1])
+        kept = (1.0 - moved) / total
+        for j in range(n_bets):
+            wealths[j] = kept * wealths[j] + moved * shares[j]
+        fresh[b] += 1.0
+        seen[0] += 1
+        seen[1] += 1
+        evidence[0] += np.log(total)
+        evidence[1] = max(evidence[1], evidence[0])
+        if seen[2] == 0 and evidence[0] >= log_alarm:
+            seen[2] = seen[0]
+            seen[3] += 1
+    return int(seen[1])
