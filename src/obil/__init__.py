@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from obil.bayes.costs import Costs as Costs
     from obil.estimators.obil_classifier import OBILClassifier as OBILClassifier
     from obil.estimators.ratio_classifier import RatioClassifier as RatioClassifier
+    from obil.evaluate.backtest import backtest as backtest
     from obil.evaluate.verify import verify as verify
     from obil.model.files import load as load
     from obil.model.files import save as save
+    from obil.monitor import LabelShiftMonitor as LabelShiftMonitor
     from obil.policy import AlertBudget as AlertBudget
     from obil.policy import CostPolicy as CostPolicy
     from obil.policy import FBetaPolicy as FBetaPolicy
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from obil.prior import FixedPrior as FixedPrior
     from obil.prior import GridFilter as GridFilter
     from obil.prior import OnlineEM as OnlineEM
+    from obil.prior import SafeTracker as SafeTracker
     from obil.prior import WindowEM as WindowEM
     from obil.stream.online_classifier import OnlineClassifier as OnlineClassifier
     from obil.stream.prevalence import estimate_prior as estimate_prior
@@ -42,13 +45,16 @@ _HOMES = {
     "FixedPrior": "obil.prior",
     "GMeanPolicy": "obil.policy",
     "GridFilter": "obil.prior",
+    "LabelShiftMonitor": "obil.monitor",
     "OBILClassifier": "obil.estimators.obil_classifier",
     "OnlineClassifier": "obil.stream.online_classifier",
     "OnlineEM": "obil.prior",
     "PrecisionFloor": "obil.policy",
     "RatioClassifier": "obil.estimators.ratio_classifier",
     "RecallFloor": "obil.policy",
+    "SafeTracker": "obil.prior",
     "WindowEM": "obil.prior",
+    "backtest": "obil.evaluate.backtest",
     "estimate_prior": "obil.stream.prevalence",
     "load": "obil.model.files",
     "save": "obil.model.files",
@@ -66,13 +72,16 @@ __all__ = [
     "FixedPrior",
     "GMeanPolicy",
     "GridFilter",
+    "LabelShiftMonitor",
     "OBILClassifier",
     "OnlineClassifier",
     "OnlineEM",
     "PrecisionFloor",
     "RatioClassifier",
     "RecallFloor",
+    "SafeTracker",
     "WindowEM",
+    "backtest",
     "estimate_prior",
     "load",
     "save",

@@ -90,10 +90,10 @@ def require_same_length(**arrays: npt.NDArray[Any]) -> None:
 
 def require_in(name: str, value: float, low: float, high: float) -> float:
     """Return a number that lies in [low, high], or say which rule it breaks."""
-    number = float(as_floats(value, name))
-    if not low <= number <= high:
+    values = as_floats(value, name)
+    if values.ndim or not low <= float(values) <= high:
         raise InvalidInputError(f"{name} must lie in [{low:g}, {high:g}], got {value!r}")
-    return number
+    return float(values)
 
 
 def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:

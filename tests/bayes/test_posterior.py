@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from obil.bayes.posterior import log_posterior, log_ratios_from_posterior, posterior
+from obil.bayes.posterior import log_posterior, log_ratios_from_posterior, posterior, posteriors_at
 from obil.errors import InvalidInputError
 
 
@@ -101,3 +101,17 @@ def test_a_prior_for_other_classes_than_the_rows_is_refused() -> None:
     for function in (posterior, log_posterior):
         with pytest.raises(InvalidInputError, match="3 classes"):
             function([[0.0, 1.0, 2.0]], 0.5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_posteriors_of_one_row_and_of_many_have_the_same_bits(n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    ratios = rng.normal(scale=5.0, size=(500, n_classes))
+    ratios[:, 0] = 0.0
+    ratios[0, 1], ratios[1, 1] = 1e6, -1e6
+    priors = rng.dirichlet(np.ones(n_classes), 500)
+    many = posteriors_at(ratios, priors)
+    alone = np.concatenate([posteriors_at(ratios[i : i + 1], priors[i : i + 1]) for i in range(500)])
+    assert many.tobytes() == alone.tobytes()
+    for i in range(500):
+        np.testing.assert_allclose(many[i], posterior(ratios[i : i + 1], priors[i])[0], rtol=1e-9, atol=1e-300)

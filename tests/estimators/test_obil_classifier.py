@@ -150,8 +150,9 @@ def test_refresh_drops_members_that_have_gone_stale_and_the_prior_lives_on() -> 
     assert not any(member is other for member in model.members_ for other in stale)
     assert after < exact + 0.01 < before
     online.model = model
-    assert np.array_equal(online.prior, prior)
-    assert online.decide(moved[0]).prior.tolist() == prior.tolist()
+    # what the bank learned is kept; how far it is trusted depends on the new model's sensitivity
+    np.testing.assert_allclose(online.prior, prior, rtol=0.05)
+    assert online.prior[1] > 1.3 * model.prior_[1]
     with pytest.raises(InvalidInputError, match="same classes"):
         online.model = OBILClassifier(member=LogisticRegression()).fit(old.features, np.where(old.labels, "b", "a"))
 

@@ -22,32 +22,26 @@ def posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
     return np.asarray(softmax(as_scaled(rows) + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
 
 
-def posteriors_at(log_ratios: FloatArray, priors: FloatArray) -> FloatArray:
-    """Return the posterior of each row (n, K) at a prior of its own (n, K), both checked already.
-
-    >>> posteriors_at(np.zeros((2, 2)), np.array([[0.5, 0.5], [0.8, 0.2]]))
-    array([[0.5, 0.5],
-           [0.8, 0.2]])
-    """
-    joint = priors * np.exp(as_scaled(log_ratios))
-    shares: FloatArray = joint / joint.sum(axis=1, keepdims=True)
-    return shares
-
-
 @compiled
-def posteriors_of_class(log_ratios: FloatArray, priors: FloatArray, k: int) -> FloatArray:
-    """Return P(k | row) of each row (n, K) at a prior of its own (n, K), (n,): one row and many give the same bits.
+def posteriors_at(log_ratios: FloatArray, priors: FloatArray) -> FloatArray:
+    """Return the posterior of each row (n, K) at a prior of its own (n, K), both checked already, (n, K).
 
-    >>> posteriors_of_class(np.zeros((1, 2)), np.array([[0.8, 0.2]]), 1)
-    array([0.2])
+    One row and many give the same bits.
+
+    >>> posteriors_at(np.zeros((2, 2)), np.array([[0.5, 0.5], [0.75, 0.25]]))
+    array([[0.5 , 0.5 ],
+           [0.75, 0.25]])
     """
-    found = np.empty(log_ratios.shape[0])
-    for t in range(log_ratios.shape[0]):
+    n_rows, n_classes = log_ratios.shape
+    found = np.empty((n_rows, n_classes))
+    for t in range(n_rows):
         largest = log_ratios[t].max()
         total = 0.0
-        for j in range(log_ratios.shape[1]):
-            total += priors[t, j] * np.exp(log_ratios[t, j] - largest)
-        found[t] = priors[t, k] * np.exp(log_ratios[t, k] - largest) / total
+        for k in range(n_classes):
+            found[t, k] = priors[t, k] * np.exp(log_ratios[t, k] - largest)
+            total += found[t, k]
+        for k in range(n_classes):
+            found[t, k] /= total
     return found
 
 

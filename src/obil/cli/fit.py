@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,14 @@ def fit(
         str, typer.Option("--calibration", help="affine, temperature, vector (many classes), spline or isotonic (two).")
     ] = "affine",
     views: Annotated[bool, typer.Option("--views", help="Also fit members on feature subsets.")] = False,
+    backtest: Annotated[
+        bool,
+        typer.Option(
+            "--backtest",
+            help="Also replay the past (needs --time) and keep in the model how its tracker should start: see "
+            "`obil backtest`.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the folds and of the model.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -73,6 +82,8 @@ def fit(
             raise InvalidInputError("folds are dealt by group or cut by time: give --group or --time, not both")
         if score is not None and (model is not None or group is not None or time is not None or views):
             raise InvalidInputError("--score fits no model: leave out --model, --group, --time and --views")
+        if backtest and time is None:
+            raise InvalidInputError("--backtest replays the past in the order of time: give --time, too")
         asides = [name for name in (group, time) if name is not None]
         dropped = names_of(drop)
         if target in {*asides, *dropped, score}:
@@ -100,8 +111,25 @@ def fit(
                     random_state=seed,
                     verbose=many,
                 )
+        replayed = None
+        if backtest and time is not None:
+            from obil.evaluate.backtest import backtest_table
+
+            with working(f"Replaying {len(labels):,} rows..."):
+                replayed, _ = backtest_table(
+                    features.drop(columns=list({*asides, *dropped})),
+                    labels,
+                    time=as_times(features[time]),
+                    model=model or DEFAULT_MODEL,
+                    positive=positive,
+                    calibration=calibration,
+                    views=views,  # what is replayed is what will be deployed
+                    random_state=seed,
+                )
+            fitted = replace(fitted, model=fitted.model.with_advice(replayed.recommendation.advice))
         save(fitted.model, out)
-        _report(_summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled), as_json=as_json)
+        summary = _summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled)
+        _report(summary | ({} if replayed is None else {"backtest": replayed.to_json()}), as_json=as_json)
 
 
 def _summary(fitted: "TableFit", *, out: Path, calibration: str, n_unlabelled: int) -> dict[str, Any]:
@@ -166,6 +194,8 @@ def _report(summary: dict[str, Any], *, as_json: bool) -> None:
     worst = " of the closest two classes" if len(summary["classes"]) > 2 else ""
     rows.append((f"AUC{worst}", f"{auc['value']:.3f} ({low:.3f} to {high:.3f})"))
     show_table(f"Model written to {summary['model']}", ("", ""), rows)
+    if "backtest" in summary:
+        typer.echo(f"Backtest: {summary['backtest']['recommendation']['sentence']}")
     for note in summary["notes"]:
         typer.echo(f"Note: {note}")
     typer.echo(f"Check it on rows it has not seen: obil verify {summary['model']} holdout.csv --target ...")

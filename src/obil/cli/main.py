@@ -3,8 +3,10 @@
 import typer
 
 from obil import __version__
+from obil.cli.backtest import backtest
 from obil.cli.calibrate import calibrate
 from obil.cli.demo import demo
+from obil.cli.explain import explain
 from obil.cli.fit import fit
 from obil.cli.predict import predict
 from obil.cli.prior import prior
@@ -20,12 +22,14 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(fit)
+app.command()(backtest)
 app.command()(calibrate)
 app.command()(verify)
 app.command()(predict)
 app.command()(prior)
 app.command()(report)
 app.command()(stream)
+app.command()(explain)
 
 
 @app.callback(invoke_without_command=True)

@@ -62,14 +62,10 @@ def fit_table(
     classes = ordered_classes(labels, positive)
     numbers = labels_to_numbers(labels, classes)
     encoder, notes = learn_columns(features)
-    estimator = named_model(model, encoder, random_state=random_state)
     matrix = encoder.encode(features)
-    if isinstance(estimator, OBILClassifier):
-        classifier: OBILClassifier | RatioClassifier = estimator.set_params(
-            calibration=calibration, witnesses=views, verbose=verbose
-        )
-    else:
-        classifier = RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
+    classifier = table_classifier(
+        model, encoder, calibration=calibration, views=views, random_state=random_state, verbose=verbose
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -81,6 +77,23 @@ def fit_table(
     said = dict.fromkeys(_first_line(one.message) for one in caught if issubclass(one.category, UserWarning))
     fitted = replace(classifier.with_encoder(encoder), classes_=classes)
     return TableFit(fitted, (*notes, *said))
+
+
+def table_classifier(
+    model: str,
+    encoder: ColumnEncoder,
+    *,
+    calibration: str = "affine",
+    views: bool = False,
+    random_state: int | None = 0,
+    verbose: bool = False,
+) -> OBILClassifier | RatioClassifier:
+    """Return the unfitted classifier that a word names, for the matrix of an encoder."""
+    estimator = named_model(model, encoder, random_state=random_state)
+    if isinstance(estimator, OBILClassifier):
+        estimator.set_params(calibration=calibration, witnesses=views, verbose=verbose)
+        return estimator
+    return RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
 
 
 def fit_score_column(

@@ -23,6 +23,7 @@ from obil.model.columns import ColumnEncoder
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, View, as_ratio_model
 from obil.model.scorer_files import files_of, read_scorer, write_scorer
+from obil.model.tracker_advice import TrackerAdvice
 
 FORMAT = 1
 MANIFEST, TENSORS = "manifest.json", "arrays.safetensors"
@@ -124,7 +125,7 @@ def _write(model: RatioModel, folder: Path) -> None:
         arrays |= _calibrator_arrays(f"view{number}.calibrator", view.calibrator)
         arrays[f"view{number}.holdout"] = view.holdout
     save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, folder / TENSORS)
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": FORMAT,
         "kind": "ratio_model",
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
@@ -136,6 +137,8 @@ def _write(model: RatioModel, folder: Path) -> None:
         "views": views,
         "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
     }
+    if model.advice is not None:  # what is not there needs no field: folders from before look the same
+        manifest["advice"] = model.advice.to_json()
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
@@ -175,6 +178,7 @@ def _build(
         encoder=encoder,
         view_members=views,
         calibration=str(manifest.get("calibration", "affine")),
+        advice=None if manifest.get("advice") is None else TrackerAdvice.from_json(manifest["advice"]),
     )
 
 

@@ -15,6 +15,7 @@ from obil.model.calibrators import Calibrator
 from obil.model.columns import ColumnEncoder
 from obil.model.holdout import Holdout
 from obil.model.scorers import Scorer
+from obil.model.tracker_advice import TrackerAdvice
 
 
 class RatioModelLike(Protocol):
@@ -59,6 +60,7 @@ class RatioModel:
     encoder: ColumnEncoder | None = None
     view_members: tuple[View, ...] = ()
     calibration: str = "affine"  # the name of the calibrator's kind
+    advice: TrackerAdvice | None = None  # what a backtest found a tracker should start with
 
     @property
     def n_classes(self) -> int:
@@ -100,6 +102,10 @@ class RatioModel:
     def recalibrated(self, calibrator: Calibrator, holdout: Holdout, *, calibration: str) -> "RatioModel":
         """Return the same model with another calibrator, of the kind named, and the rows that vouch for it."""
         return replace(self, calibrator=calibrator, holdout_=holdout, view_members=(), calibration=calibration)
+
+    def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":
+        """Return the same model with a backtest's advice to the tracker of its streams."""
+        return replace(self, advice=advice)
 
     def prepare(self, X: Any) -> Any:
         """Match columns by name where there are names; check the width; return what the scorer takes."""

@@ -157,13 +157,12 @@ def learn_label(
     before = least_propensity[0]
     least_propensity[0] = min(before, propensity)
     share = least_propensity[0] / propensity
-    advice = latest
+    level, slot = _find(row, past_rows)
+    advice = latest if row >= seen[0] - 1 else past[level, slot]
     since = _labels_since(row, seen, arrivals)
-    if row < seen[0] - 1:
-        level, slot = _find(row, past_rows)
-        advice = past[level, slot]
-        if since == arrivals.size:  # at least so many: the stored past knows the rest, rounded up
-            since = max(since, seen[1] - past_labels[level, slot])
+    if since == arrivals.size:  # at least so many: what is stored knows more, rounded up
+        known = level >= 0 and past_rows[level, slot] <= row
+        since = seen[1] - (past_labels[level, slot] if known else 0)
 
     # the experts
     rate = share / (1.0 + since)

@@ -34,6 +34,7 @@ from obil.prior.view_guard import (
     BLOCK_ROWS,
     KEPT_EACH_BLOCK,
     LARGEST_SENSITIVITY,
+    LARGEST_SHIFT,
     QUIET_BLOCKS,
     GuardMemory,
     guard_rows,
@@ -75,12 +76,13 @@ class SafeTracker(CompiledTracker):
 
     Guarantee
     ---------
-    Whatever the rows and the labels: when each label is fed back before the next row is decided, the log loss of the
-    mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds that of the
-    best of M experts by at most ``log M + log(T + 1) + T / 999``, and that of a sequence of experts by
-    ``log M + log(1000)`` more for each switch. A label that comes after d later ones counts by 1 / (1 + d), and the
-    bound grows by as much: what was decided meanwhile could not know it. Without labels nothing is guaranteed: views
-    can agree on a wrong value.
+    Whatever the labels, for log ratios within 750: when each label is fed back before the next row is decided, the log
+    loss of the mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds
+    that of the best of M experts by at most ``log M + log(T + 1) + T / 999`` (log 1/w for an expert that starts with
+    weight w), and that of a sequence of experts by ``log M + log(1000)`` more for each switch. A later label is held
+    against the advice that was stored last before its row, and counts by 1 / (1 + d) where d labels came in between:
+    what was decided meanwhile could not know it. Late labels carry no such bound, and without labels nothing is
+    guaranteed: views can agree on a wrong value.
 
     Parameters
     ----------
@@ -114,9 +116,13 @@ class SafeTracker(CompiledTracker):
         lead: str = "slow",
         start_weights: Sequence[float] | None = None,
     ) -> None:
-        if lead not in tuple(LEADS):
+        if str(lead) not in LEADS:
             raise InvalidInputError(f"lead must be one of {sorted(LEADS)}, got {lead!r:.40}")
-        given = [1.0 / N_EXPERTS] * N_EXPERTS if start_weights is None else np.ravel(start_weights).tolist()
+        given = (
+            [1.0 / N_EXPERTS] * N_EXPERTS
+            if start_weights is None
+            else as_floats(start_weights, "start_weights").ravel().tolist()
+        )
         weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in given]
         if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
             raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
@@ -130,7 +136,12 @@ class SafeTracker(CompiledTracker):
 
     @classmethod
     def for_model(cls, model: RatioModel, **settings: Any) -> "SafeTracker":
-        """Return a tracker with the witnesses of a model, to be started."""
+        """Return a tracker with the witnesses of a model, and the advice of its backtest, to be started."""
+        advice = model.advice
+        if advice is not None:
+            weights = advice.start_weights
+            known = weights is not None and len(weights) == N_EXPERTS
+            settings = {"lead": advice.lead, "start_weights": weights if known else None} | settings
         return cls(witnesses=Witnesses.of_model(model), **settings)
 
     def with_witnesses(self, model: RatioModel) -> "SafeTracker":
@@ -221,7 +232,7 @@ class SafeTracker(CompiledTracker):
         number = _class_number(label, self.n_classes)
         before = -1 if replaced is None else _class_number(replaced, self.n_classes)
         share = require_in("propensity", propensity, 1e-9, 1.0)
-        decided = int(labels.seen[0]) - 1 if row is None else _row_number(row)
+        decided = int(labels.seen[0]) - 1 if row is None else _row_number(row, int(labels.seen[0]))
         if before >= 0 and not labels.seen[1]:
             raise InvalidInputError("a label replaces another one only after that one came")
         if before == number:
@@ -362,7 +373,11 @@ class SafeTracker(CompiledTracker):
                 raise InvalidStateError("the priors of the banks of a safe tracker must lie in the simplex")
         guard, labels = self._memory.guard, self._memory.labels
         rows, blocks = guard.watched.tolist()
-        positive = (guard.information, guard.own, guard.block[1], -guard.bounds[:, 0], guard.bounds[:, 1])
+        positive = (
+            guard.information, LARGEST_TOTAL - guard.information, guard.own, guard.block[1],
+            -guard.bounds[:, 0], guard.bounds[:, 1], guard.disagreement, guard.reference,
+            LARGEST_SHIFT - np.abs(guard.shifts),
+        )  # fmt: skip
         if not 0 <= rows < BLOCK_ROWS or blocks < 0 or any((values < 0.0).any() for values in positive):
             raise InvalidStateError("the guard of a safe tracker cannot have seen this")
         weights = labels.weights
@@ -372,20 +387,27 @@ class SafeTracker(CompiledTracker):
         if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
             raise InvalidStateError("the labels of a safe tracker cannot have been counted so")
         late = (labels.past_rows > labels.seen[0]).any() or (labels.past_labels > labels.seen[1]).any()
-        if late or (labels.past_rows < -1).any() or (labels.arrivals > labels.seen[0]).any():
+        early = (labels.past_rows < -1).any() or (labels.past_labels < 0).any() or (labels.arrivals < 0).any()
+        if late or early or (labels.arrivals > labels.seen[0]).any():
             raise InvalidStateError("the past of a safe tracker cannot lie in its future")
         slopes = [advice[..., 0] for advice in (labels.maps, labels.latest)]
         outside = any((slope < SMALLEST_SLOPE).any() or (slope > LARGEST_SLOPE).any() for slope in slopes)
-        if outside or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any() or (np.abs(labels.past) > 1e6).any():
+        if (
+            outside
+            or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any()
+            or (np.abs(labels.past) > 1e6).any()
+            or (np.abs(labels.latest) > 1e6).any()
+        ):
             raise InvalidStateError("the experts of a safe tracker cannot have advised this")
         for precision in labels.precisions:
-            if not np.allclose(precision, precision.T) or np.linalg.eigvalsh(precision).min() <= 0.0:
+            sound = (np.abs(precision) <= LARGEST_TOTAL).all() and np.allclose(precision, precision.T)
+            if not sound or np.linalg.eigvalsh(precision).min() <= 0.0:
                 raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
 
 
-def _row_number(row: object) -> int:
-    if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row <= LARGEST_TOTAL:
-        raise InvalidInputError(f"a row is known by its number, counted from 0, got {row!r:.40}")
+def _row_number(row: object, n_rows: int) -> int:
+    if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row < n_rows:
+        raise InvalidInputError(f"a row is the number of one of the {n_rows} that were decided, got {row!r:.40}")
     return int(row)
 
 

@@ -199,14 +199,12 @@ def _end_block(
         level = reference[c] / BLOCK_ROWS
         for r in range(n_memories):
             for w in range(n_opinions):
-                most = MOST_INFORMATION * BLOCK_ROWS
-                squares = min(block[1, r, w, c], most)
-                products = min(max(block[2, r, w, c], -most), most)
+                told = min(block[1, r, w, c], MOST_INFORMATION * BLOCK_ROWS)
                 information[r, w, c] = max(
-                    kept[r] * information[r, w, c] + squares, least_information[w, c], LEAST_VARIANCE
+                    kept[r] * information[r, w, c] + told, least_information[w, c], LEAST_VARIANCE
                 )
-                own[r, w, c] = kept[r] ** 2 * own[r, w, c] + squares
-                shared[r, w, c] = kept[r] ** 2 * shared[r, w, c] + products
+                own[r, w, c] = kept[r] ** 2 * own[r, w, c] + block[1, r, w, c]
+                shared[r, w, c] = kept[r] ** 2 * shared[r, w, c] + block[2, r, w, c]
                 step = block[0, r, w, c] / information[r, w, c]
                 shift = shifts[r, w, c] + min(max(step, -LONGEST_STEP), LONGEST_STEP)
                 shifts[r, w, c] = min(max(shift, -LARGEST_SHIFT), LARGEST_SHIFT)

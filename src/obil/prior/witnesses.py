@@ -107,7 +107,7 @@ class Witnesses:
         except (KeyError, TypeError, ValueError, OverflowError):
             raise InvalidStateError("the witnesses of a safe tracker are damaged") from None
         n_views = len(information) - 1 if information.ndim else -1
-        if n_views == 0:  # lists cannot tell the shape of what is empty
+        if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
             expected, noise = np.zeros((watched, 0, len(GRID))), np.zeros((0, watched))
         shapes = [(watched, n_views, len(GRID)), (watched, len(GRID)), (n_views, watched), (n_views + 1, watched)]
         arrays = (expected, sensitivity, noise, information)

@@ -108,7 +108,7 @@ def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any]
         start = settings.get("prior") if isinstance(settings, Mapping) else None
         ours = own["tracker"]["settings"]["prior"]
         raise InvalidStateError(f"{name} belongs to a stream with another start prior: {start!r:.60}, not {ours}")
-    known = own | {part: saved[part] for part in ("rows", "tally", "monitor", "labels") if part in saved}
+    known = own | {part: saved[part] for part in ("rows", "tally", "monitor", "labels", "history") if part in saved}
     known["tracker"] = own["tracker"] | {"memory": dict(tracker["memory"])}
     try:
         return OnlineClassifier.from_state(model, known)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, PriorLike, as_log_ratios
 from obil.bayes.costs import Costs
-from obil.bayes.posterior import posteriors_at, posteriors_of_class
+from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
@@ -20,6 +20,8 @@ from obil.prior.calibration_spread import calibration_variance, thinned_rows, wi
 from obil.stream.decision import Decision, Decisions
 from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.decision_rule import DecisionRule, class_number
+from obil.stream.explain import ChangeReport, explain, facts_of
+from obil.stream.history import StreamHistory, watch_in_parts
 from obil.stream.label_ledger import LabelCounts, LabelLedger, Remembered
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
@@ -92,6 +94,7 @@ class OnlineClassifier:
         self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
         self._monitor = (watch_over(self._model) if monitor else None) if isinstance(monitor, bool) else monitor
         self._tally = OutcomeTally()
+        self._history = StreamHistory(self._model.n_classes)
         self._rows = 0
         self._writer = OneWriter()
 
@@ -149,6 +152,11 @@ class OnlineClassifier:
     def label_counts(self) -> LabelCounts:
         """What became of the decisions and of the labels so far."""
         return self._ledger.counts
+
+    @property
+    def history(self) -> StreamHistory:
+        """The whole stream so far, in 128 buckets at most."""
+        return self._history
 
     @property
     def positive(self) -> Any:
@@ -265,6 +273,11 @@ class OnlineClassifier:
                 performance_now(self._model, **known), performance_over_window(self._tally, self._model, **known)
             )
 
+    def explain(self, *, level: float = 0.9) -> ChangeReport:
+        """Say what changed, since when, how sure that is, and what to do about it."""
+        with self._writer.waiting():
+            return explain(facts_of(self, level=level), self._history)
+
     def state(self) -> dict[str, Any]:
         """Return a checkpoint as plain JSON values: restored, the stream goes on bit for bit."""
         with self._writer.waiting():  # waits for a row that is being decided
@@ -279,6 +292,7 @@ class OnlineClassifier:
                 "monitor": None if self._monitor is None else self._monitor.state(),
                 "labels": self._ledger.state(),
                 "tally": self._tally.state(),
+                "history": self._history.state(),
             }
 
     @classmethod
@@ -301,6 +315,7 @@ class OnlineClassifier:
         try:
             tracker, ledger = restore_tracker(state["tracker"]), LabelLedger.from_state(state["labels"])
             tally, watched = OutcomeTally.from_state(state["tally"]), state["monitor"]
+            history = StreamHistory.from_state(fitted.n_classes, state["history"])
             monitor = False if watched is None else LabelShiftMonitor.from_state(monitored_rows(fitted), watched)
             label = None if positive is None else fitted.classes_.tolist()[positive]
             policy = policy_from_json(state["policy"])
@@ -310,8 +325,10 @@ class OnlineClassifier:
         for name, part in (("tracker", tracker), ("labels", ledger)):
             if part.n_classes != fitted.n_classes:
                 raise InvalidStateError(f"the {name} have {part.n_classes} classes, the model {fitted.n_classes}")
+        if history.n_rows != rows:
+            raise InvalidStateError(f"the history has {history.n_rows} rows, the stream {rows}")
         online._follow(tracker)
-        online._ledger, online._tally, online._rows = ledger, tally, rows
+        online._ledger, online._tally, online._history, online._rows = ledger, tally, history, rows
         return online
 
     def _follow(self, tracker: PriorTracker) -> None:
@@ -346,8 +363,11 @@ class OnlineClassifier:
             self._monitor.update(ratios)
         self._rows += 1
         alert = number == self._positive
+        posterior = posteriors_at(ratios[None], prior[None])
         if self._positive is not None:
-            self._tally.add(posteriors_of_class(ratios[None], prior[None], self._positive), np.array([alert]))
+            self._tally.add(posterior[:, self._positive], np.array([alert]))
+        evidence = None if self._monitor is None else self._monitor.log_evidence
+        self._history.add_one(posterior[0].tolist(), threshold, alert, log_evidence=evidence)
         if self._ledger.horizon:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
@@ -371,11 +391,13 @@ class OnlineClassifier:
         first = self._rows
         priors = self._tracker.update_many(ratios, views=views)  # the prior before each row: none votes on itself
         numbers, thresholds, reachable = self._rule.decide(ratios, priors)
-        trusted = np.ones(len(ratios), dtype=bool) if self._monitor is None else self._monitor.update_many(ratios)
+        trusted, evidence = watch_in_parts(self._monitor, ratios, self._history.ends(len(ratios)))
         self._rows += len(ratios)
         alerts = numbers == self._positive if self._positive is not None else np.zeros(len(ratios), dtype=bool)
+        posteriors = posteriors_at(ratios, priors)
         if self._positive is not None:
-            self._tally.add(posteriors_of_class(ratios, priors, self._positive), alerts)
+            self._tally.add(posteriors[:, self._positive], alerts)
+        self._history.add(posteriors, thresholds, alerts, log_evidence=evidence)
         if self._ledger.horizon:
             self._ledger.remember(first, names, ratios, alerts)
         return Decisions(
@@ -420,6 +442,8 @@ class OnlineClassifier:
         replaced_propensity: float | None = None,
     ) -> None:
         """Pass a label on to those who can use it."""
+        if replaced is None:
+            self._history.count_label()
         if isinstance(self._tracker, LearnsFromLabels):
             self._tracker.feedback(log_ratios, label, propensity=propensity, row=row, replaced=replaced)
         if self._positive is None:

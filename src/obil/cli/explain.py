@@ -1,0 +1,95 @@
+"""Say what changed in a stream, since when, and what to do."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from obil.cli.common import AsJson, Trust, one_line_errors, print_json
+from obil.cli.tables import load_model, require_file_to_write
+
+
+def explain(
+    state: Annotated[
+        Path, typer.Argument(help="State of a stream: written by `obil stream`, or `online.state()` as JSON.")
+    ],
+    model: Annotated[Path, typer.Option("--model", help="Model folder that the stream was decided with.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Picture to write as well: change.png, .svg or .pdf.")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="How sure the interval of the share is to be.")] = 0.9,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say in one paragraph what changed in a stream, since when, how sure that is, and what to do.
+
+    What to do is one of: nothing, get labels, recalibrate, retrain. The state is only read, so this can run beside the
+    stream.
+    """
+    # imported here so that `obil --help` pays for none of it
+    with one_line_errors():
+        from obil.errors import InvalidInputError
+        from obil.stream.explain import explain as report_on
+        from obil.stream.explain import facts_of
+        from obil.stream.history import StreamHistory
+
+        if out is not None:
+            require_file_to_write(out, unlike=state)
+        saved = _online_state(state, model)
+        fitted = load_model(model, trust)
+        online = _restored(fitted, saved, state)
+        history = None
+        if saved.get("history") is not None:
+            history = StreamHistory.from_state(fitted.n_classes, saved["history"])
+        facts = facts_of(online, level=level)
+        report = report_on(facts, history)
+        if out is not None:
+            from obil.evaluate.change_picture import draw_change
+
+            if history is None:
+                raise InvalidInputError(f"there is nothing to draw: {state} holds no history")
+            draw_change(facts, report, history, out)
+    if as_json:
+        print_json(report.to_json() | {"picture": None if out is None else str(out)})
+        return
+    typer.echo(report.paragraph)
+    if out is not None:
+        typer.echo(f"Picture: {out}")
+
+
+def _online_state(path: Path, model: Path) -> dict[str, Any]:
+    """Return the state of the online classifier in a file, whichever of the two kinds it is."""
+    import json
+
+    from obil.cli.decision_log import digest
+    from obil.errors import InvalidStateError
+    from obil.model.files import MANIFEST
+    from obil.stream.checkpoint import KIND, LARGEST_FILE, read_checkpoint
+
+    if path.stat().st_size > LARGEST_FILE:
+        raise InvalidStateError(f"{path} is larger than any state of a stream")
+    try:
+        record = json.loads(path.read_bytes().decode())
+    except (ValueError, RecursionError):
+        raise InvalidStateError(f"{path} is damaged: it is no JSON") from None
+    if isinstance(record, dict) and record.get("kind") == KIND:
+        checkpoint = read_checkpoint(path)
+        manifest = model / MANIFEST
+        if manifest.is_file() and checkpoint.model != digest(manifest.read_bytes()):
+            raise InvalidStateError(f"{path} belongs to another model than {model}")
+        return checkpoint.online
+    if not isinstance(record, dict) or record.get("kind") != "online_classifier":
+        raise InvalidStateError(f"{path} is not the state of an obil stream")
+    return record
+
+
+def _restored(fitted: Any, saved: dict[str, Any], path: Path) -> Any:
+    from obil.errors import InvalidStateError, ObilError
+    from obil.stream.online_classifier import OnlineClassifier
+
+    try:
+        return OnlineClassifier.from_state(fitted, saved)
+    except ObilError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InvalidStateError(f"{path} is damaged: {error}") from None

@@ -1,0 +1,164 @@
+"""`obil backtest` answers in a table, a verdict and a picture, or in one line and exit code 2 and nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.main import get_command
+
+import obil as package
+from obil.cli.main import app
+from obil.data import prior_paths
+from obil.estimators.named_models import MODELS
+from obil.prior import SafeTracker
+from tests.cli.cases import HEADER, listing, obil, ward_rows, write_csv
+
+HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib", "scipy", "numpy", "skops")
+WORDS = ("--target", "ill", "--time", "day", "--positive", "yes", "--model", "logistic", "--drop", "score,id")
+
+
+def moving_rows(n: int, *, seed: int) -> list[list[str]]:
+    """Return rows of a ward whose share of ill is .2, then .6, with the day of each, twenty a day."""
+    rng = np.random.default_rng(seed)
+    path = prior_paths.step(n, 0.2, 0.6, at=int(0.55 * n))
+    pools = {name: [row for row in ward_rows(4 * n, 0.5, seed=seed) if row[4] == name] for name in ("yes", "no")}
+    rows = []
+    for i in range(n):
+        row = pools["yes" if rng.random() < path[i] else "no"].pop()
+        rows.append([*row, f"{1 + i // 20 % 28:02d}.{1 + i // 560:02d}.2024"])
+    return rows
+
+
+@pytest.fixture(scope="session")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_csv(tmp_path_factory.mktemp("moved") / "t.csv", moving_rows(2_400, seed=0), header=[*HEADER, "day"])
+
+
+@pytest.fixture
+def table(moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_bytes(moved.read_bytes())
+    return tmp_path / "t.csv"
+
+
+def test_a_person_gets_a_table_a_verdict_and_a_picture(table: Path) -> None:
+    result = obil("backtest", "t.csv", *WORDS, "--cost-fn", "3", "--out", "b.png")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert "fitted on the 1,200 earlier rows, replayed on the 1,200 later ones" in result.stdout
+    for way in ("not adapting", "Bayes bank", "safe tracker", "safe tracker, labels (1)", "oracle"):
+        assert way in result.stdout
+    assert "(1) with 5 % of the labels, 500 rows late" in result.stdout
+    assert "Verdict: Adapting would have cost" in result.stdout
+    assert "% less than not adapting" in result.stdout
+    assert "Picture: b.png" in result.stdout
+    assert (table.parent / "b.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in table.parent.iterdir()) == ["b.png", "t.csv"]
+
+
+def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
+    words = ("backtest", "t.csv", *WORDS, "--label-rate", ".2", "--label-delay", "0", "--train-share", ".4", "--json")
+    first = obil(*words)
+    picture = (table.parent / "backtest.png").read_bytes()
+    assert first.exit_code == 0, first.output
+    record = json.loads(first.stdout)
+    assert record["classes"] == ["no", "yes"]
+    assert record["rows"] == {"earlier": 960, "later": 1_440}
+    assert record["labels"]["rate"] == 0.2
+    assert record["labels"]["came"] > 200
+    assert record["picture"] == "backtest.png"
+    assert record["unlabelled"] == 0
+    assert {one["way"]: one["log_loss_ratio"] for one in record["ways"]}["safe"] < 0.95
+    assert sum(record["recommendation"]["start_weights"]) == pytest.approx(1.0)
+    assert obil(*words).stdout == first.stdout
+    assert (table.parent / "backtest.png").read_bytes() == picture
+
+
+def test_fit_keeps_the_advice_in_the_model_where_it_is_asked_to(table: Path) -> None:
+    asked = obil("fit", "t.csv", *WORDS, "--backtest", "--out", "m", "--json")
+    assert asked.exit_code == 0, asked.output
+    advised = json.loads(asked.stdout)["backtest"]["recommendation"]
+    advice = package.load("m").advice
+    assert advice is not None
+    assert (advice.lead, list(advice.start_weights or ())) == (advised["lead"], advised["start_weights"])
+    model = package.load("m")
+    SafeTracker.for_model(model, lead=advice.lead, start_weights=advice.start_weights).start(model.prior_)
+    plain = obil("fit", "t.csv", *WORDS, "--out", "plain", "--json")
+    assert "backtest" not in json.loads(plain.stdout)
+    assert package.load("plain").advice is None
+    shown = obil("fit", "t.csv", *WORDS, "--backtest", "--out", "m")
+    assert f"Backtest: {advised['sentence']}" in shown.stdout
+    same = "arrays.safetensors"  # advice changes nothing else
+    assert (table.parent / "m" / same).read_bytes() == (table.parent / "plain" / same).read_bytes()
+    calibrated = obil("calibrate", "m", "t.csv", "--target", "ill", "--out", "again")
+    assert calibrated.exit_code == 0, calibrated.output
+    assert package.load("again").advice == advice
+
+
+BAD: dict[str, tuple[str, str]] = {
+    "no such table": ("backtest nowhere.csv --target ill --time day", "nowhere.csv"),
+    "no such time": ("backtest t.csv --target ill --time week", "'week'"),
+    "no such target": ("backtest t.csv --target sick --time day", "'sick'"),
+    "time is the target": ("backtest t.csv --target ill --time ill", "none of the other columns"),
+    "vague times": ("backtest t.csv --target ill --time ward", "times must be numbers or dates"),
+    "missing times": ("backtest t.csv --target ill --time pulse", "every row must have a time"),
+    "no such model": ("backtest t.csv --target ill --time day --model oracle", "a model is one of"),
+    "no such calibration": ("backtest t.csv --target ill --time day --calibration magic", "--calibration must be one"),
+    "no such positive": ("backtest t.csv --target ill --time day --positive perhaps", "got 'perhaps'"),
+    "a share above 1": ("backtest t.csv --target ill --time day --train-share 1.5", "train_share must lie in"),
+    "too few to fit on": ("backtest t.csv --target ill --time day --train-share .05", "got 120 earlier ones of 2400"),
+    "no labels": ("backtest t.csv --target ill --time day --label-rate 0", "label_rate must lie in"),
+    "labels from the future": ("backtest t.csv --target ill --time day --label-delay -5", "label_delay must be"),
+    "free errors": ("backtest t.csv --target ill --time day --cost-fn 0", "must cost more"),
+    "out is the input": ("backtest t.csv --target ill --time day --out t.csv", "another file than the input"),
+    "out is nowhere": ("backtest t.csv --target ill --time day --out x/b.png", "make x first"),
+    "out is no picture": ("backtest t.csv --target ill --time day --out b.txt", "must end in .png"),
+    "too few rows": ("backtest few.csv --target ill --time day", "at least 400 labelled rows, got 100"),
+    "a class that came later": ("backtest late.csv --target ill --time day", "earlier rows need at least 5 of every"),
+    "fit without time": ("fit t.csv --target ill --backtest --out m", "give --time, too"),
+    "fit of a score": ("fit t.csv --target ill --score score --backtest --out m", "give --time, too"),
+    "fit of few rows": ("fit few.csv --target ill --model logistic --time day --backtest --out m", "at least 400"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_mistake_is_one_line_and_nothing_is_written(name: str, table: Path) -> None:
+    rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    write_csv(table.parent / "few.csv", rows[:100], header=[*HEADER, "day"])
+    late = [[*row[:4], "no" if i < 1_300 else row[4], *row[5:]] for i, row in enumerate(rows)]
+    write_csv(table.parent / "late.csv", late, header=[*HEADER, "day"])
+    before = listing(table.parent)
+    words, said = BAD[name]
+    result = obil(*words.split())
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert listing(table.parent) == before
+
+
+def test_help_is_complete_and_loads_nothing_heavy() -> None:
+    found = get_command(app).commands["backtest"]  # type: ignore[attr-defined]
+    assert (found.help or "").endswith(".")
+    assert all(parameter.help for parameter in found.params), [one.name for one in found.params]
+    text = " ".join(obil("backtest", "--help").stdout.replace("│", " ").split())
+    assert all(name in text for name in MODELS)
+    code = f"""
+import sys
+from obil.cli.main import app
+try:
+    app(["backtest", "--help"])
+except SystemExit as stop:
+    assert stop.code == 0
+print("HEAVY", [name for name in {HEAVY!r} if name in sys.modules])
+"""
+    source = str(Path(package.__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": source}
+    )
+    assert ran.stdout.rstrip().endswith("HEAVY []")

@@ -1,0 +1,146 @@
+"""`obil explain` reads a state and says what to do, or one line and exit code 2."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obil.model.files import load
+from obil.stream.explain import explain, facts_of
+from obil.stream.history import StreamHistory
+from obil.stream.online_classifier import OnlineClassifier
+from tests.cli.cases import obil, ward_rows, write_csv
+
+SIGNATURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
+
+def composed(folder: Path, *, later: float = 0.6) -> tuple[OnlineClassifier, StreamHistory, dict[str, Any]]:
+    """Return a stream whose prior moves from .3 halfway, its history, and the state of both."""
+    import pandas as pd
+
+    write_csv(folder / "stream.csv", ward_rows(3_000, 0.3, seed=5) + ward_rows(4_000, later, seed=6))
+    model = load(folder / "model")
+    online, history = OnlineClassifier(model), StreamHistory(2)
+    ratios, first = model.log_ratios(pd.read_csv(folder / "stream.csv")), 0
+    for end in history.ends(len(ratios)):
+        decided = online.decide_log_ratios(ratios[first:end])
+        evidence = [online.monitor.log_evidence] if online.monitor is not None else None
+        history.add(decided.posteriors, decided.thresholds, decided.labels == online.positive, log_evidence=evidence)
+        first = end
+    return online, history, online.state() | {"history": history.state()}
+
+
+@pytest.fixture
+def state(here: Path) -> Path:
+    path = here / "state.json"
+    path.write_text(json.dumps(composed(here)[2]))
+    return path
+
+
+def test_the_paragraph_is_that_of_the_stream(here: Path) -> None:
+    online, history, record = composed(here)
+    (here / "state.json").write_text(json.dumps(record))
+    said = obil("explain", "state.json", "--model", "model")
+    assert said.exit_code == 0, said.output
+    assert said.stdout == explain(facts_of(online), history).paragraph + "\n"
+    assert "The share of 'yes' rose from" in said.stdout
+    assert "since about row" in said.stdout
+
+
+@pytest.mark.parametrize("suffix", SIGNATURES)
+def test_a_picture_is_written_the_same_each_time(here: Path, state: Path, suffix: str) -> None:
+    for name in ("one", "two"):
+        said = obil("explain", state, "--model", "model", "--out", f"{name}{suffix}")
+        assert said.exit_code == 0, said.output
+        assert f"Picture: {name}{suffix}" in said.stdout
+    drawn = (here / f"one{suffix}").read_bytes()
+    assert drawn.startswith(SIGNATURES[suffix])
+    assert len(drawn) > 5_000
+    if suffix != ".pdf":  # which holds the time it was made at
+        assert drawn == (here / f"two{suffix}").read_bytes()
+
+
+def test_json_holds_the_report(here: Path, state: Path) -> None:
+    said = obil("explain", state, "--model", "model", "--json", "--level", "0.5")
+    record = json.loads(said.stdout)
+    assert record["action"] in ("nothing", "get labels")
+    assert record["level"] == 0.5
+    assert record["class_name"] == "yes"
+    assert abs(record["changed_since"] - 3_000) < 1_000
+
+
+def test_the_state_of_obil_stream_is_read_too(here: Path) -> None:
+    ran = obil("stream", "model", "new.csv", "--out", "decisions.csv")
+    assert ran.exit_code == 0, ran.output
+    said = obil("explain", "decisions.csv.state.json", "--model", "model")
+    assert said.exit_code == 0, said.output
+    assert said.stdout.startswith("Nothing has changed in 200 rows: the share of 'yes' is")
+
+
+def test_a_state_without_a_history_is_explained_but_not_drawn(here: Path) -> None:
+    record = {name: part for name, part in OnlineClassifier(load(here / "model")).state().items() if name != "history"}
+    (here / "old.json").write_text(json.dumps(record))
+    said = obil("explain", "old.json", "--model", "model")
+    if said.exit_code == 0:  # where a state may lack it
+        assert said.stdout == "No rows have come yet.\n"
+    drawn = obil("explain", "old.json", "--model", "model", "--out", "change.png")
+    assert drawn.exit_code == 2
+    assert not (here / "change.png").exists()
+
+
+def _errors(folder: Path, record: dict[str, Any]) -> dict[str, tuple[str, list[str], str]]:
+    """Return the text of a state, more options, and what is said."""
+    good = json.dumps(record)
+
+    def with_(**parts: Any) -> str:
+        return json.dumps(record | parts)
+
+    return {
+        "no JSON": ("{", [], "is no JSON"),
+        "another file": ('{"kind": "else"}', [], "not the state of an obil stream"),
+        "a list": ("[]", [], "not the state of an obil stream"),
+        "a damaged checkpoint": ('{"kind": "obil_stream", "format": 1}', [], "damaged"),
+        "other classes": (with_(classes=["a", "b"]), [], "belongs to classes"),
+        "a broken tracker": (with_(tracker={"tracker": "SafeTracker"}), [], "settings"),
+        "a broken tally": (with_(tally=7), [], "tally"),
+        "a broken history": (with_(history={"length": 8}), [], "history"),
+        "a history of three": (with_(history=StreamHistory(3).state()), [], "history"),
+        "a level of 2": (good, ["--level", "2"], "level must lie in"),
+        "a picture of no kind": (good, ["--out", "change.txt"], "ends in .png, .svg, .pdf"),
+        "a picture nowhere": (good, ["--out", "nowhere/change.png"], "folder that exists"),
+        "a picture over the state": (good, ["--out", "state.json"], "another file"),
+        "no model": (good, ["--model", "nothing"], "nothing"),
+    }
+
+
+def test_whatever_is_wrong_is_one_line_and_exit_code_2(here: Path) -> None:
+    record = composed(here)[2]
+    for name, (text, options, said) in _errors(here, record).items():
+        (here / "state.json").write_text(text)
+        ran = obil("explain", "state.json", "--model", "model", *options)
+        assert ran.exit_code == 2, name
+        assert said in ran.output, (name, ran.output)
+        assert len(ran.output.strip().splitlines()) == 1, (name, ran.output)
+        assert (here / "state.json").read_text() == text, name
+    missing = obil("explain", "missing.json", "--model", "model")
+    assert missing.exit_code == 2
+    assert missing.output.startswith("Error: missing.json")
+
+
+def test_a_checkpoint_of_another_model_is_refused(here: Path) -> None:
+    assert obil("stream", "model", "new.csv", "--out", "decisions.csv").exit_code == 0
+    words = ["--target", "ill", "--positive", "yes", "--model", "logistic", "--drop", "score,id,ward"]
+    assert obil("fit", "train.csv", *words, "--out", "other").exit_code == 0
+    ran = obil("explain", "decisions.csv.state.json", "--model", "other")
+    assert ran.exit_code == 2
+    assert "belongs to another model" in ran.output
+
+
+def test_numbers_stay_in_range_for_a_falling_share(here: Path) -> None:
+    online, history, _ = composed(here, later=0.05)
+    report = explain(facts_of(online), history)
+    assert report.changed
+    assert report.prior_now < report.prior_then
+    assert np.isfinite(report.prior_now)
