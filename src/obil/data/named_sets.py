@@ -78,7 +78,7 @@ _RECIPES = {
         327_346,
         7,
         77_630,
-        # dep_delay leaks: the delay on departure is the delay on arrival; the date is the time itself, and never returns
+        # dep_delay leaks: a late departure is a late arrival; the date is the time itself, and never returns
         dropped=("dep_delay", "year", "month", "day"),
         time="time_hour",
         time_ordered=True,
