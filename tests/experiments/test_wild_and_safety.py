@@ -1,0 +1,104 @@
+"""What the two experiments on safety measure is what their pages say, on cases that can be done by hand."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
+from experiments import safety, wild
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.stream.online_classifier import OnlineClassifier
+
+FOLDER = Path(wild.__file__).parent
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    config = tomllib.loads((FOLDER / f"{name}.toml").read_text())
+    return config["settings"] | config["quick"]
+
+
+def test_the_local_oracle_is_the_share_of_positives_around_a_row() -> None:
+    labels = np.array([0, 0, 1, 1, 0, 0, 0, 0])
+    np.testing.assert_allclose(wild.local_prior(labels, 4)[[0, 2, 3, 7]], [1e-4, 0.5, 0.5, 1e-4])
+
+
+def test_measures_are_log_loss_and_the_two_costs() -> None:
+    measures = wild._measures(np.array([0.9, 0.4, 0.1, 0.2]), np.array([1, 1, 0, 0]))
+    assert measures["log_loss"] == pytest.approx(-np.log([0.9, 0.4, 0.9, 0.8]).mean())
+    assert measures["cost"] == 0.25  # the second is missed
+    assert measures["cost_5"] == 0.25  # the last is alerted without need, the second is not missed
+
+
+def test_late_labels_reach_the_classifier_only_when_they_are_due() -> None:
+    rng = np.random.default_rng(0)
+    labels = (rng.random(300) < 0.3).astype(np.int64)
+    scores = 2.0 * (rng.normal(size=300) + 2.0 * labels) - 2.0
+    classifier = RatioClassifier.from_scores(scores, labels, kind="margin")
+    log_ratios = classifier.log_ratios(scores)
+    deployed = wild.Deployed(classifier, log_ratios, np.empty((300, 0, 2)), scores[:, None], labels, scores, labels)
+    asked = np.arange(0, 300, 10)
+    late, never = OnlineClassifier(classifier), OnlineClassifier(classifier)
+    posteriors = wild._with_labels(late, deployed, asked, 0.1, 50)
+    static = never.decide_log_ratios(log_ratios).posteriors[:, 1]
+    assert (posteriors[:51] == static[:51]).all()  # the first label is due after row 50
+    assert (posteriors[51:] != static[51:]).any()
+    assert late.label_counts.labelled == 25
+    assert late.label_counts.unknown == 0
+
+
+def test_retraining_uses_no_label_before_it_is_due() -> None:
+    rows = np.arange(400.0)[:, None]
+    labels = (np.arange(400) % 2).astype(np.int64)
+    deployed = wild.Deployed(
+        RatioClassifier(), np.empty((400, 2)), np.empty((400, 0, 2)), rows, labels, rows[:100], labels[:100]
+    )
+    nothing_due = wild._retrained(deployed, np.arange(400), 10_000, 2)
+    no_labels = wild._retrained(deployed, np.arange(0), 0, 2)
+    np.testing.assert_array_equal(nothing_due, no_labels)
+
+
+def test_figures_are_relative_to_static_and_to_the_oracles_gain() -> None:
+    settings = {"sets": ["s"], "label_rates": [0.05], "label_delays": [500], "checked_labels": [0.05, 500]}
+    measures = {
+        "static": dict.fromkeys(wild.MEASURES, 2.0),
+        wild.ORACLE: dict.fromkeys(wild.MEASURES, 1.0),
+        "safe": {"log_loss": 1.5, "cost": 2.2, "cost_5": 1.0},
+    }
+    known = {"rows": 1, "training_prior": 0.1, "prior": 0.2, "alarm_row": 0}
+    results: list[Any] = [
+        ({"set": "s", "rate": 0.0, "delay": 0}, {"ways": measures, **known}),
+        ({"set": "s", "rate": 0.05, "delay": 500}, {"ways": {"safe": dict.fromkeys(wild.MEASURES, 1.0)}}),
+    ]
+    found = wild.figures(results, settings)
+    assert found["s.safe.worst"] == pytest.approx(1.1)
+    assert found["s.safe.gain"] == pytest.approx(0.5)
+    assert found["s.0.05.500.safe.gain"] == pytest.approx(1.0)
+    assert found["s.safe.worst_with_labels"] == pytest.approx(0.5)
+
+
+def test_safety_measures_its_parts_in_a_short_run() -> None:
+    settings = settings_of("safety") | {"biased_streams": 3, "biased_rows": 600, "null_streams": 6, "power_streams": 2}
+    cells = safety.cells(settings)
+    assert {cell["part"] for cell in cells} == {"scenario", "null", "power", "performance", "biased"}
+    excess = safety.run({"part": "scenario", "scenario": ".1", "seed": 0}, settings | {"n_rows": 6_000})
+    assert excess["bank.before"] < excess["slow bank.before"]
+    found = safety.run({"part": "power", "change": "shift 0.5"}, settings)
+    assert len(found["rows"]) == 2
+    assert np.isfinite(found["rows"]).all()
+    assert safety.run({"part": "null", "batch": 0}, settings | {"n_rows": 1_000})["alarms"] == 0
+    biased = safety.run({"part": "biased"}, settings)
+    assert biased["naive_bias"] > 0.2
+    assert abs(biased["bias"]) < 0.1
+
+
+def test_the_truth_of_now_is_that_of_the_two_normal_classes() -> None:
+    from obil.bayes.costs import Costs
+    from obil.bayes.regret import GaussianPair
+
+    truth = safety._truth_now(GaussianPair(2.0), 0.0, 0.5, Costs(false_positive=1.0, false_negative=1.0))
+    assert truth["recall"] == pytest.approx(0.8413, abs=1e-4)
+    assert truth["precision"] == pytest.approx(0.8413, abs=1e-4)
+    assert truth["cost"] == pytest.approx(0.1587, abs=1e-4)
