@@ -19,10 +19,11 @@ from obil.model.scorers import ColumnScorer
 from obil.monitor import LabelShiftMonitor
 from obil.policy import CostPolicy
 from obil.prior import BayesBank, SafeTracker
-from obil.prior.safe_tracker import SLOW_MEMORIES
+from obil.prior.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
 from obil.prior.view_guard import BLOCK_ROWS, QUIET_BLOCKS
 from obil.prior.witnesses import Witnesses
-from obil.stream.online_classifier import OnlineClassifier
+from obil.stream.online_classifier import MONITOR_TOLERANCE, OnlineClassifier
+from obil.stream.outcome_tally import MEMORY
 
 PROBATION = BLOCK_ROWS * QUIET_BLOCKS  # rows
 SLOW_ROWS = 1_500.0  # pseudo-rows at the training prior of the slow bank that the safe tracker is held against
@@ -30,22 +31,24 @@ QUANTITIES = ("precision", "recall", "cost")
 
 SCENARIO_TEXT = """**Label shift only, no labels.** {n_features} normal features, {separation:g} standard deviations
 apart in all; the exact ratios of four halves of the features are the views. Expected excess cost over the oracle in
-percent, {seeds} seeds, before and after the probation of {probation:,} rows; the slow bank has 1,500 pseudo-rows at
-the start prior.
+percent, {seeds} seeds, before and after the probation of {probation:,} rows; the slow bank has {slow_rows:,.0f}
+pseudo-rows at the start prior, the one inside the safe tracker {own_rows:,.0f} ("unguarded").
 """
 MONITOR_TEXT = """**The monitor.** {null_streams:,} streams of {n_rows:,} rows over six prior paths, {negatives:,}
 held-out negatives and {positives} positives drawn afresh each time, separation {monitor_separation:g}: {alarms:.0f} of
-them ever alarm. Rows until a change is found, from the first row on, at prior {power_prior:g}:
+them ever alarm. Rows until a change is found, from the first row on, at prior {power_prior:g}; an `OnlineClassifier`
+grants a tolerance of {deployed_tolerance:g}, because its held-out scores are cross-fitted, and finds changes later:
 """
 PERFORMANCE_TEXT = """**Performance without labels.** A distorted score with an affine calibrator fitted on
-{negatives:,} held-out negatives and {positives} positives, the bank's prior after {performance_rows:,} rows;
+{negatives:,} held-out negatives and {positives} positives, the prior of the bank, or of the safe tracker without views
+or labels (which is slow, and starts far from the rare priors), after {performance_rows:,} rows;
 {performance_streams} streams a prior. Each cell: the mean error, the mean size of one stream's error, and how often
 the 90 % interval holds the truth. With few alerts a single stream's precision is uncertain, and the interval says so.
 "naive" is the precision that the posteriors at the training prior promise.
 """
-BIASED_TEXT = """**Biased labels.** Every alert is labelled, and 1 % of the rest: the prior by labels alone is off by
-{bias:+.5f} on average over {biased_streams} streams ({errors:+.2f} standard errors), where counting labels without
-their propensity is off by {naive_bias:+.3f}.
+BIASED_TEXT = """**Biased labels.** Every alert is labelled, and {biased_rate:.0%} of the rest: the prior by labels
+alone is off by {bias:+.5f} on average over {biased_streams} streams ({errors:+.2f} standard errors), where counting
+labels without their propensity is off by {naive_bias:+.3f}.
 """
 
 
@@ -58,7 +61,11 @@ def cells(settings: Settings) -> list[Cell]:
     ]
     work += [{"part": "null", "batch": batch} for batch in range(settings["null_streams"] // len(SIX))]
     work += [{"part": "power", "change": change} for change in settings["changes"]]
-    work += [{"part": "performance", "prior": prior} for prior in settings["performance_priors"]]
+    work += [
+        {"part": "performance", "prior": prior, "tracker": tracker}
+        for prior in settings["performance_priors"]
+        for tracker in ("bank", "safe")
+    ]
     return [*work, {"part": "biased"}]
 
 
@@ -95,39 +102,41 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
         rows = of("power", change=change)[0]["rows"]
         found[f"monitor.{change}.median"] = float(np.median(rows))
         found[f"monitor.{change}.found"] = float(np.mean(np.isfinite(rows)))
-    for prior in settings["performance_priors"]:
-        for key, value in of("performance", prior=prior)[0].items():
-            found[f"performance.{prior:g}.{key}"] = float(value)
-    names = [
-        f"performance.{prior:g}.{when}.{quantity}"
-        for prior in settings["performance_priors"]
-        for when in ("now", "window")
-        for quantity in QUANTITIES
-    ]
-    found["performance.worst_bias"] = max(abs(found[f"{name}.bias"]) for name in names)
-    found["performance.worst_error"] = max(found[f"{name}.error"] for name in names)
-    found["performance.least_coverage"] = min(found[f"{name}.coverage"] for name in names)
+    for tracker in ("bank", "safe"):
+        for prior in settings["performance_priors"]:
+            for key, value in of("performance", prior=prior, tracker=tracker)[0].items():
+                found[f"performance.{tracker}.{prior:g}.{key}"] = float(value)
+        names = [
+            f"performance.{tracker}.{prior:g}.{when}.{quantity}"
+            for prior in settings["performance_priors"]
+            for when in ("now", "window")
+            for quantity in QUANTITIES
+        ]
+        found[f"performance.{tracker}.worst_bias"] = max(abs(found[f"{name}.bias"]) for name in names)
+        found[f"performance.{tracker}.worst_error"] = max(found[f"{name}.error"] for name in names)
+        found[f"performance.{tracker}.least_coverage"] = min(found[f"{name}.coverage"] for name in names)
     return found | {f"biased.{key}": float(value) for key, value in of("biased")[0].items()}
 
 
 def table(figures: dict[str, float], settings: Settings) -> str:
     """Write the figures as Markdown."""
-    ways = ("bank", "slow bank", "safe")
+    ways = ("bank", "slow bank", "unguarded", "safe")
     rows = [
         [way, when, *(f"{figures[f'excess.{scenario}.{way}.{when}']:.2f}" for scenario in SIX)]
         for when in ("before", "after")
         for way in ways
     ]
     parts = [
-        SCENARIO_TEXT.format(**settings, probation=PROBATION),
+        SCENARIO_TEXT.format(**settings, probation=PROBATION, slow_rows=SLOW_ROWS, own_rows=SLOW_START_ROWS),
         markdown_table(["prior from", "probation", *SIX], rows),
-        "\n" + MONITOR_TEXT.format(**settings, alarms=figures["monitor.alarms"]),
+        "\n" + MONITOR_TEXT.format(**settings, alarms=figures["monitor.alarms"], deployed_tolerance=MONITOR_TOLERANCE),
         markdown_table(
-            ["change", "held-out rows", "median rows", "found"],
+            ["change", "held-out rows", "tolerance", "median rows", "found"],
             [
                 [
                     _change_in_words(change),
                     f"{settings['changes'][change]['negatives']:,} / {settings['changes'][change]['positives']:,}",
+                    f"{settings['changes'][change].get('tolerance', 0.0):g}",
                     f"{figures[f'monitor.{change}.median']:,.0f}",
                     f"{figures[f'monitor.{change}.found']:.0%}",
                 ]
@@ -136,20 +145,16 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         ),
         "\n" + PERFORMANCE_TEXT.format(**settings),
         markdown_table(
-            ["prior", "true precision", "naive", *(f"{w} {q}" for w in ("now", "window") for q in QUANTITIES)],
             [
-                [
-                    f"{prior:g}",
-                    f"{figures[f'performance.{prior:g}.truth']:.3f}",
-                    f"{figures[f'performance.{prior:g}.naive']:.3f}",
-                    *(
-                        f"{figures[f'performance.{prior:g}.{w}.{q}.bias']:+.3f}, "
-                        f"{figures[f'performance.{prior:g}.{w}.{q}.error']:.3f}, "
-                        f"{figures[f'performance.{prior:g}.{w}.{q}.coverage']:.0%}"
-                        for w in ("now", "window")
-                        for q in QUANTITIES
-                    ),
-                ]
+                "tracker",
+                "prior",
+                "true precision",
+                "naive",
+                *(f"{w} {q}" for w in ("now", "window") for q in QUANTITIES),
+            ],
+            [
+                _performance_row(figures, tracker, f"performance.{tracker}.{prior:g}", prior)
+                for tracker in ("bank", "safe")
                 for prior in settings["performance_priors"]
             ],
         ),
@@ -162,6 +167,16 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         ),
     ]
     return "\n".join(parts)
+
+
+def _performance_row(figures: dict[str, float], tracker: str, key: str, prior: float) -> list[str]:
+    cells = [
+        f"{figures[f'{key}.{when}.{q}.bias']:+.3f}, {figures[f'{key}.{when}.{q}.error']:.3f}, "
+        f"{figures[f'{key}.{when}.{q}.coverage']:.0%}"
+        for when in ("now", "window")
+        for q in QUANTITIES
+    ]
+    return [tracker, f"{prior:g}", f"{figures[f'{key}.truth']:.3f}", f"{figures[f'{key}.naive']:.3f}", *cells]
 
 
 def _change_in_words(change: str) -> str:
@@ -183,10 +198,14 @@ def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
 
     model = _exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
     safe = SafeTracker(start, witnesses=Witnesses.of_model(model))
-    slow = BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_ROWS)
+    slow, own = (
+        BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=rows)
+        for rows in (SLOW_ROWS, SLOW_START_ROWS)
+    )
     paths = {
         "bank": BayesBank(start).update_many(stream.log_ratios),
         "slow bank": slow.update_many(stream.log_ratios),
+        "unguarded": own.update_many(stream.log_ratios),
         "safe": safe.update_many(stream.log_ratios, views=views_of(stream.features)),
     }
     pair = GaussianPair(settings["separation"])
@@ -238,7 +257,7 @@ def _power(cell: Cell, settings: Settings) -> dict[str, Any]:
     for seed in range(settings["power_streams"]):
         rng = np.random.default_rng([seed, 8, change["negatives"]])
         held_out = _held_out(rng, change["negatives"], change["positives"], settings["monitor_separation"])
-        monitor = LabelShiftMonitor(held_out)
+        monitor = LabelShiftMonitor(held_out, tolerance=change.get("tolerance", 0.0))
         priors = np.full(settings["n_rows"], settings["power_prior"])
         disturbed = _drawn(
             rng, priors, settings["monitor_separation"], shift=change.get("shift", 0.0), noise=change.get("noise", 0.0)
@@ -260,7 +279,8 @@ def _performance(cell: Cell, settings: Settings) -> dict[str, Any]:
         labels = np.repeat([0, 1], [settings["negatives"], settings["positives"]])
         held_out = _drawn(rng, labels.astype(np.float64), separation)[:, 1]
         model = RatioClassifier.from_scores(1.3 * held_out + 0.6, labels, kind="margin")
-        online = OnlineClassifier(model, policy=CostPolicy(costs), tracker=BayesBank(), horizon=0)
+        tracker = BayesBank() if cell["tracker"] == "bank" else None
+        online = OnlineClassifier(model, policy=CostPolicy(costs), tracker=tracker, horizon=0)
         drawn_labels = (rng.random(settings["performance_rows"]) < prior).astype(np.int64)
         scores = 1.3 * _drawn(rng, drawn_labels.astype(np.float64), separation)[:, 1] + 0.6
         decisions = online.decide_many(scores)
@@ -299,7 +319,7 @@ def _truth_now(pair: GaussianPair, log_threshold: float, prior: float, costs: Co
 
 def _truth_window(decisions: Any, labels: IntArray, costs: Costs) -> dict[str, float]:
     """Return what really happened, each row counted as the tally does."""
-    weights = (1.0 - 1.0 / 5_000.0) ** np.arange(len(labels))[::-1]
+    weights = (1.0 - 1.0 / MEMORY) ** np.arange(len(labels))[::-1]
     alerts, positive = decisions.labels == 1, labels == 1
     hits, alarms = weights @ (alerts & positive), weights @ (alerts & ~positive)
     misses = weights @ (~alerts & positive)
@@ -322,7 +342,7 @@ def _biased(cell: Cell, settings: Settings) -> dict[str, Any]:  # noqa: ARG001  
         labels = (rng.random(settings["biased_rows"]) < prior).astype(np.int64)
         online = OnlineClassifier(model, monitor=False)
         decisions = online.decide_many(_drawn(rng, labels.astype(np.float64), separation)[:, 1])
-        propensities = np.where(decisions.labels == 1, 1.0, 0.01)
+        propensities = np.where(decisions.labels == 1, 1.0, settings["biased_rate"])
         asked = np.flatnonzero(rng.random(len(labels)) < propensities)
         for row in rng.permutation(asked).tolist():
             online.feedback(row, labels[row], propensity=float(propensities[row]))

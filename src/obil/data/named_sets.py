@@ -76,10 +76,9 @@ _RECIPES = {
     "nycflights13": _Recipe(
         "flights from New York in 2013 that came over 15 minutes late, in time order",
         327_346,
-        7,
+        10,
         77_630,
-        # dep_delay leaks: a late departure is a late arrival; the date is the time itself, and never returns
-        dropped=("dep_delay", "year", "month", "day"),
+        dropped=("dep_delay",),  # it leaks: the delay on departure is the delay on arrival
         time="time_hour",
         time_ordered=True,
         categorical=("carrier", "origin", "dest"),

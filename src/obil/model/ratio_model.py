@@ -101,7 +101,9 @@ class RatioModel:
 
     def recalibrated(self, calibrator: Calibrator, holdout: Holdout, *, calibration: str) -> "RatioModel":
         """Return the same model with another calibrator, of the kind named, and the rows that vouch for it."""
-        return replace(self, calibrator=calibrator, holdout_=holdout, view_members=(), calibration=calibration)
+        return replace(
+            self, calibrator=calibrator, holdout_=holdout, view_members=(), calibration=calibration, advice=None
+        )
 
     def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":
         """Return the same model with a backtest's advice to the tracker of its streams."""
@@ -160,8 +162,8 @@ def labels_to_numbers(labels: npt.ArrayLike, classes: npt.NDArray[Any]) -> npt.N
     numbers = {label: number for number, label in enumerate(classes.tolist())}
     try:
         return np.array([numbers[label] for label in values.tolist()], dtype=np.int64)
-    except KeyError as unknown:
-        raise InvalidInputError(f"the classes are {classes.tolist()}, got the label {unknown.args[0]!r}") from None
+    except (KeyError, TypeError) as unknown:  # a label that cannot be looked up is none either
+        raise InvalidInputError(f"the classes are {classes.tolist()}, got the label {unknown.args[0]!r:.80}") from None
 
 
 def _by_name(table: Any, names: Sequence[str]) -> Any:

@@ -108,6 +108,11 @@ class LabelShiftMonitor:
         return int(self._memory.seen[0])
 
     @property
+    def n_watched(self) -> int:
+        """Rows seen in this watch: since the last restart."""
+        return int(self._memory.seen[1])
+
+    @property
     def log_alarm(self) -> float:
         """The log evidence that raises the alarm: log 1 / alpha."""
         return self._log_alarm
@@ -166,6 +171,10 @@ class LabelShiftMonitor:
         seen = self._memory.seen
         self._memory = self._begin()
         self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
+
+    def renewed(self, holdout: Holdout) -> Self:
+        """Return a new monitor with these settings for other held-out rows."""
+        return type(self)(holdout, **self._settings)
 
     def difference(self) -> Difference:
         """Return where the last 2,000 rows or so differ from what any prior explains."""

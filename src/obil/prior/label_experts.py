@@ -94,14 +94,14 @@ def advise_rows(
     silent = np.zeros(n_classes)
     for t in range(n_rows):
         if seen[1] > 0 or lead != GUARDED or seen[0] % LEVEL_ROWS == 0 or t == n_rows - 1:
-            _advise(guarded[t], fast[t], start, counts, maps, advice)
+            advise(guarded[t], fast[t], start, counts, maps, advice)
         if seen[0] % LEVEL_ROWS == 0:
             _remember(advice, past, past_rows, past_labels, seen)
         _mixed_prior(rows[t], advice, weights, lead, seen[1], guarded[t], priors[t])
         seen[0] += 1
     if n_rows > 0:
         latest[:] = advice
-    _advise(guarded[n_rows], fast[n_rows], start, counts, maps, advice)
+    advise(guarded[n_rows], fast[n_rows], start, counts, maps, advice)
     _mixed_prior(silent, advice, weights, lead, seen[1], guarded[n_rows], prior)
 
 
@@ -120,7 +120,7 @@ def priors_of_rows(
 ) -> None:
     """Write the prior that rows would be decided with now, (n, K); `guarded` and `fast` are those of now, (K,)."""
     advice = np.empty((weights.size, rows.shape[1]))
-    _advise(guarded, fast, start, counts, maps, advice)
+    advise(guarded, fast, start, counts, maps, advice)
     for t in range(rows.shape[0]):
         _mixed_prior(rows[t], advice, weights, lead, n_labels, guarded, priors[t])
 
@@ -132,6 +132,7 @@ def learn_label(
     replaced: int,
     propensity: float,
     row: int,
+    counts_only: bool,
     start_weights: FloatArray,
     start_precision: FloatArray,
     count_memories: FloatArray,
@@ -164,21 +165,22 @@ def learn_label(
         known = level >= 0 and past_rows[level, slot] <= row
         since = seen[1] - (past_labels[level, slot] if known else 0)
 
-    # the experts
-    rate = share / (1.0 + since)
-    logs = np.empty(n_classes)
-    gains = np.empty(n_experts)
-    for m in range(n_experts):
-        _log_posterior(log_ratios, advice[m], logs)
-        gains[m] = rate * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
-    highest = gains.max()
-    total = 0.0
-    for m in range(n_experts):
-        weights[m] = max(weights[m], 1e-300) * np.exp(gains[m] - highest)
-        total += weights[m]
-    dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_SHARE) / (1.0 + since)
-    for m in range(n_experts):
-        weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start_weights[m]
+    # the experts: theirs is a loss of posteriors, which need the scores of the model that serves
+    if not counts_only:
+        rate = share / (1.0 + since)
+        logs = np.empty(n_classes)
+        gains = np.empty(n_experts)
+        for m in range(n_experts):
+            _log_posterior(log_ratios, advice[m], logs)
+            gains[m] = rate * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
+        highest = gains.max()
+        total = 0.0
+        for m in range(n_experts):
+            weights[m] = max(weights[m], 1e-300) * np.exp(gains[m] - highest)
+            total += weights[m]
+        dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_SHARE) / (1.0 + since)
+        for m in range(n_experts):
+            weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start_weights[m]
 
     # what was learned at a higher least propensity counts for less from now on
     if least_propensity[0] < before:
@@ -200,7 +202,7 @@ def learn_label(
     for k in range(n_classes):
         logit = log_ratios[k] + (advice[GUARDED, k] if k > 0 else 0.0)
         base[k] = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
-    for a in range(map_memories.size):
+    for a in range(0 if counts_only else map_memories.size):
         _recalibrate(base, label, replaced, share, map_memories[a], start_precision, maps[a], precisions[a])
     if replaced < 0:
         arrivals[seen[1] % arrivals.size] = seen[0]
@@ -216,8 +218,8 @@ def _labels_since(row: int, seen: IntArray, arrivals: IntArray) -> int:
     return since
 
 
-@inlined
-def _advise(
+@compiled
+def advise(
     guarded: FloatArray, fast: FloatArray, start: FloatArray, counts: FloatArray, maps: FloatArray, advice: FloatArray
 ) -> None:
     """Write each expert's slope, and its logits of classes 1 ... K-1 against class 0 for a row that says nothing."""

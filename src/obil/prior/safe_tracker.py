@@ -15,6 +15,7 @@ from obil.prior.bayes_bank import LARGEST_TOTAL, BankMemory, BayesBank
 from obil.prior.calibration_spread import logits_of
 from obil.prior.label_experts import (
     COUNT_MEMORIES,
+    FAST,
     GUARDED,
     LARGEST_OFFSET,
     LARGEST_SLOPE,
@@ -24,6 +25,7 @@ from obil.prior.label_experts import (
     START_LABELS,
     TRAINING,
     LabelMemory,
+    advise,
     advise_rows,
     learn_label,
     priors_of_rows,
@@ -145,15 +147,26 @@ class SafeTracker(CompiledTracker):
         return cls(witnesses=Witnesses.of_model(model), **settings)
 
     def with_witnesses(self, model: RatioModel) -> "SafeTracker":
-        """Return a tracker that has learned what this one has, but listens to the views of another model."""
+        """Return a tracker that knows the prior as this one does, but scores and views by another model.
+
+        What the views, and the recalibrations, of the old model said does not speak of the new one's.
+        """
         self._started()
         other = SafeTracker.for_model(
             model, lead=self._settings["lead"], start_weights=self._settings["start_weights"]
         ).start(self._start)
-        mine = self._memory._asdict()
-        for name, values in other._memory._asdict().items():
-            if not name.startswith("guard."):  # what the views of the old model said does not speak of the new one's
+        mine, theirs = self._memory._asdict(), other._memory._asdict()
+        kept = ("slow.", "fast.", "labels.counts", "labels.least_propensity", "labels.seen", "labels.arrivals")
+        for name, values in theirs.items():
+            if name.startswith(kept):
                 values[...] = mine[name]
+        weights, n_priors = self._memory.labels.weights, FAST + 1 + len(COUNT_MEMORIES)
+        fresh = other._memory.labels
+        fresh.weights[:n_priors] = weights[:n_priors] * (1.0 + weights[n_priors:].sum() / weights[:n_priors].sum())
+        fresh.weights[n_priors:] = 0.0
+        fresh.weights[:] = (fresh.weights + self._start_weights) / 2.0
+        fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
+        fresh.past[0, 0] = fresh.latest[:] = other._advice()
         other._memory.prior[:] = other.priors_for(np.zeros((1, self.n_classes)))[0]
         return other
 
@@ -220,11 +233,13 @@ class SafeTracker(CompiledTracker):
         propensity: float = 1.0,
         row: int | None = None,
         replaced: int | None = None,
+        counts_only: bool = False,
     ) -> None:
         """Let a true label speak.
 
         `propensity` is the probability that this label was asked for, `row` the number of the row when it was decided
-        (None: just now), `replaced` the label it takes the place of.
+        (None: just now), `replaced` the label it takes the place of. With `counts_only` it speaks of the prior alone:
+        the log ratios of its row are those of a model that has been replaced.
         """
         self._started()
         memory, labels = self._memory, self._memory.labels
@@ -238,7 +253,7 @@ class SafeTracker(CompiledTracker):
         if before == number:
             return
         learn_label(
-            values, number, before, share, decided, self._start_weights, self._start_precision,
+            values, number, before, share, decided, counts_only, self._start_weights, self._start_precision,
             self._count_memories, self._map_memories,
             labels.weights, labels.counts, labels.maps, labels.precisions,
             labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.arrivals,
@@ -258,15 +273,16 @@ class SafeTracker(CompiledTracker):
         return priors
 
     def interval(self, level: float = 0.9) -> FloatArray:
-        """Return an interval for each class's prior, (K, 2): of the bank that leads, or of the experts' mixture.
+        """Return an interval for each class's prior, (K, 2): of the two banks, or of the experts' mixture.
 
-        It reaches to where the bank alone would have gone: what the guard held back may have been right.
+        Without labels it reaches over both banks: what the guard held back, or was too slow for, may have been right.
         """
         tail = ndtri((1.0 + require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0)
         self._started()
         memory = self._memory
-        bank = self._fast if self.admitted else self._slow
-        ends = logits_of(bank.interval(level))
+        banks = [self._fast] if self.admitted else [self._slow, self._fast]
+        reach = np.array([bank.interval(level) for bank in banks])
+        ends = logits_of(np.stack([reach[:, :, 0].min(axis=0), reach[:, :, 1].max(axis=0)], axis=1))
         own = logits_of(memory.prior)
         if not self.n_labels:
             return np.asarray(expit(np.stack([np.minimum(ends[:, 0], own), np.maximum(ends[:, 1], own)], axis=1)))
@@ -355,6 +371,14 @@ class SafeTracker(CompiledTracker):
             known.expected, known.sensitivity, known.noise, known.least_information, self._may_admit,
             *self._memory.guard, guarded,
         )  # fmt: skip
+
+    def _advice(self) -> FloatArray:
+        """Return what each expert advises at the moment, (M, K)."""
+        guarded, fast = self._now()
+        labels = self._memory.labels
+        advice = np.empty((N_EXPERTS, self._start.size))
+        advise(guarded[0], fast[0], self._start, labels.counts, labels.maps, advice)
+        return advice
 
     def _now(self) -> tuple[FloatArray, FloatArray]:
         """Return the guarded prior and that of the fast bank at the moment, (1, K) each."""

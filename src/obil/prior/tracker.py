@@ -59,8 +59,12 @@ class LearnsFromLabels(Protocol):
         propensity: float = 1.0,
         row: int | None = None,
         replaced: int | None = None,
+        counts_only: bool = False,
     ) -> None:
-        """Let the true label of a row speak: what it replaces, and the number the row had when it was decided."""
+        """Let the true label of a row speak: what it replaces, and the number the row had when it was decided.
+
+        With `counts_only` its log ratios are those of a model that has been replaced, and only the label counts.
+        """
 
 
 class Memory(Protocol):

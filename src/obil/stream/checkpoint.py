@@ -12,7 +12,8 @@ from obil.errors import InvalidStateError
 from obil.model.ratio_model import RatioModel
 from obil.stream.online_classifier import OnlineClassifier
 
-FORMAT = 1
+FORMAT = 2
+COUNTED = ("rows", "tally", "monitor", "labels", "history", "labels_since_alarm", "model_since")  # parts of a state
 KIND = "obil_stream"
 LARGEST_FILE = 64_000_000  # bytes
 LARGEST_NUMBER = 2**53  # of rows or of bytes
@@ -104,11 +105,19 @@ def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any]
                 f"{name} belongs to another {words}: {saved.get(part)!r:.60}, not {own[part]!r:.60}"
             )
     settings = tracker.get("settings")
-    if tracker.get("tracker") != own["tracker"]["tracker"] or settings != own["tracker"]["settings"]:
+    if tracker.get("tracker") != own["tracker"]["tracker"]:
+        raise InvalidStateError(f"{name} belongs to a stream with another tracker: {tracker.get('tracker')!r:.40}")
+    if settings != own["tracker"]["settings"]:
         start = settings.get("prior") if isinstance(settings, Mapping) else None
         ours = own["tracker"]["settings"]["prior"]
         raise InvalidStateError(f"{name} belongs to a stream with another start prior: {start!r:.60}, not {ours}")
-    known = own | {part: saved[part] for part in ("rows", "tally", "monitor", "labels", "history") if part in saved}
+    for part, names in (("monitor", ("settings",)), ("labels", ("horizon", "silence"))):
+        given, ours = saved.get(part), own[part]
+        if (given is None) != (ours is None) or (
+            given is not None and (not isinstance(given, Mapping) or any(given.get(n) != ours[n] for n in names))
+        ):
+            raise InvalidStateError(f"{name} belongs to a stream with other settings of its {part}")
+    known = own | {part: saved[part] for part in COUNTED if part in saved}
     known["tracker"] = own["tracker"] | {"memory": dict(tracker["memory"])}
     try:
         return OnlineClassifier.from_state(model, known)

@@ -36,8 +36,9 @@ MATERIAL = 0.2
 DATING_GAIN = 8.0
 # A split whose first part is already this much of the way from the start is the estimate catching up, not the change.
 HALF_WAY = 0.5
-# The monitor finds a shift of half a standard deviation in a median of 1,350 rows: before, its silence says little.
-ROWS_TO_TELL = 1_500
+# With the tolerance it is deployed with, the monitor finds a shift of half a standard deviation in a median of about
+# 6,000 rows (docs/results/safety.md): before, its silence says little.
+ROWS_TO_TELL = 6_000
 # Evidence of 20 to 1 comes about with a chance of 1 in 20 at most where only shares change: worth a second look.
 BUILDING_UP = math.log(20.0)
 # Fewer labels overrule nothing: a share counted from 100 is known to a factor of 2 at best.
@@ -97,6 +98,7 @@ class StreamFacts:
     n_views: int = 0
     disagreement: float = 0.0  # of the views in the last block, in standard deviations
     watch: WatchFacts | None = None
+    labels_since_alarm: tuple[int, ...] = ()  # (K,) of rows that the monitor no longer trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         before = online.n_rows - monitor.n_rows  # rows of an earlier model
         alarm = None if monitor.alarm_row is None else max(monitor.alarm_row + before, 1)
         watch = WatchFacts(
-            monitor.n_rows, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe()
+            monitor.n_watched, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe()
         )
     safe = tracker if isinstance(tracker, SafeTracker) else None
     waits = safe is not None and state["settings"]["lead"] == "training" and not safe.n_labels
@@ -175,6 +177,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         n_views=0 if safe is None else safe.n_views,
         disagreement=0.0 if safe is None else safe.disagreement,
         watch=watch,
+        labels_since_alarm=online.labels_since_alarm,
     )
 
 
@@ -194,7 +197,7 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     split = change_point(buckets, k) if moved else None
     since = _since(split, facts.start_prior[k], now[k]) if moved and buckets else None
     trusted = facts.watch is None or facts.watch.alarm_row is None
-    action, reasons = _advice(facts, k, since, buckets, moved=moved)
+    action, reasons = _advice(facts, k, since, moved=moved)
     quiet = trusted and not moved and not reasons
 
     sentences = [_what_moved(facts, k, now[k], _ends(interval, k), since, history, moved=moved, quiet=quiet)]
@@ -317,24 +320,24 @@ def _since(split: Split | None, then: float, now: float) -> int:
     return split.row if same_way and already < HALF_WAY else 0
 
 
-def _advice(
-    facts: StreamFacts, k: int, since: int | None, buckets: Sequence[Bucket], *, moved: bool
-) -> tuple[Action, list[str]]:
+def _advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> tuple[Action, list[str]]:
     """Return what to do, and why: labels come first, then the monitor, then the views."""
     labels = facts.labels
     alarm_row = None if facts.watch is None else facts.watch.alarm_row
     n_labels = 0 if labels is None else labels.n_labels
-    if alarm_row is not None:  # labels from before it do not speak of what it found
-        n_labels -= _labels_before(buckets, alarm_row, n_labels)
-    settled = n_labels >= (FEWEST_LABELS if alarm_row is None else LABELS_TO_SETTLE)
+    settled = n_labels >= FEWEST_LABELS
+    if alarm_row is not None:  # labels of rows from before it do not speak of what it found
+        n_labels = sum(facts.labels_since_alarm)
+        settled = n_labels >= LABELS_TO_SETTLE and min(facts.labels_since_alarm) >= RARE_LABELS
     fault = _fault_of_scores(facts, labels, k) if labels is not None and settled else None
     if fault is not None:
         return fault
     if alarm_row is not None:
         if settled:
-            return "nothing", [f"But {n_labels:,} labels have come since the alarm, and they bear the scores out."]
+            return "nothing", [f"But {n_labels:,} labels of rows since then have come, and they bear the scores out."]
         so_far = f"only {n_labels:,} have" if n_labels else "none has"
-        return "get labels", [f"Whether decisions suffer, labels can tell, and {so_far} come since the alarm."]
+        few = ", too few of the rarest class to tell" if n_labels >= LABELS_TO_SETTLE else ""
+        return "get labels", [f"Whether decisions suffer, labels of rows since then can tell, and {so_far} come{few}."]
     if facts.n_views and facts.disagreement >= VIEWS_ALARM:
         return "get labels", [
             f"Parts of the model that see other columns disagree on the share by {facts.disagreement:.1f} standard "
@@ -411,14 +414,6 @@ def _slope_is_off(labels: LabelFacts) -> bool:
 
 def _recalibration_leads(labels: LabelFacts) -> bool:
     return labels.n_labels >= FEWEST_LABELS and labels.recalibration_weight >= RECALIBRATION_LEADS
-
-
-def _labels_before(buckets: Sequence[Bucket], row: int, n_labels: int) -> int:
-    """Return how many labels had come by a row; without a history, all of them: better one label too many asked for."""
-    for bucket in buckets:
-        if row <= bucket.first_row + bucket.n_rows:
-            return min(bucket.n_labels, n_labels)
-    return n_labels
 
 
 def _what_moved(

@@ -28,12 +28,14 @@ _REAL = (int, float, np.integer, np.floating)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Remembered:
-    """A decision that left the horizon unlabelled, where silence means a class."""
+    """A decision that left the horizon, where silence means a class: with its label, or with that of silence."""
 
     row: int
     id: Id
     log_ratios: FloatArray  # (K,)
     alert: bool
+    label: int
+    propensity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,11 @@ class LabelLedger:
         return self._horizon
 
     @property
+    def next_row(self) -> int | None:
+        """The number of the row that comes next; None before the first."""
+        return self._next
+
+    @property
     def silence(self) -> int | None:
         """The class that silence means, or None."""
         return self._silence
@@ -134,9 +141,10 @@ class LabelLedger:
     def remember(
         self, first_row: int, ids: Sequence[Any], log_ratios: npt.ArrayLike, alerts: npt.ArrayLike
     ) -> list[Remembered]:
-        """Remember rows first_row ... first_row + n - 1; return those that silence has given its class, oldest first.
+        """Remember rows first_row ... first_row + n - 1; where silence means a class, return those that leave for them.
 
-        They count with the label `silence` and propensity 1. Without `silence` the list is empty.
+        They come oldest first, each with the label that came for it or else with that of silence: all are known at
+        the same age, so that positives, which are reported, do not count before negatives, which are not.
         """
         row = self._checked_row(first_row)
         names = as_ids(ids)
@@ -160,7 +168,7 @@ class LabelLedger:
         return [one for one in left if one is not None]
 
     def remember_one(self, row: int, id: Any, log_ratios: npt.ArrayLike, alert: bool) -> Remembered | None:  # noqa: A002
-        """Remember one row, its log ratios (K,); return the row that silence has given its class, if one is."""
+        """Remember one row, its log ratios (K,); where silence means a class, return the row that leaves for it."""
         if type(row) is not int or row != self._next:
             row = self._checked_row(row)
         name = id if type(id) is int and id == row else as_id(id)
@@ -302,15 +310,15 @@ class LabelLedger:
 
     def _let_go(self, row: int) -> Remembered | None:
         name = self._names.forget(row) if self._names.id_of else row
-        if self._came and self._came.pop(row, None) is not None:
-            return None
+        came = self._came.pop(row, None) if self._came else None
         if self._stale and row in self._stale:
             self._stale.remove(row)
             return None
         if self._silence is None:
             return None
-        self._tally["silent"] += 1
-        return Remembered(row, name, *self._recalled(row))
+        if came is None:
+            self._tally["silent"] += 1
+        return Remembered(row, name, *self._recalled(row), *(came or (self._silence, 1.0)))
 
     def _give_name(self, row: int, name: Id, oldest: int) -> None:
         older = self._names.give(row, name, oldest)
@@ -329,7 +337,7 @@ class LabelLedger:
             head = ratios[: first_kept - row].copy()
             head[:, 0] = 0.0
             flags = alerts.tolist()
-            left += [Remembered(row + i, row + i, one, flags[i]) for i, one in enumerate(head)]
+            left += [Remembered(row + i, row + i, one, flags[i], self._silence) for i, one in enumerate(head)]
             self._tally["silent"] += len(head)
         self._next = end
         slots = self._slots(range(first_kept, end))

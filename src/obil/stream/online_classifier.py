@@ -22,7 +22,7 @@ from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.decision_rule import DecisionRule, class_number
 from obil.stream.explain import ChangeReport, explain, facts_of
 from obil.stream.history import StreamHistory, watch_in_parts
-from obil.stream.label_ledger import LabelCounts, LabelLedger, Remembered
+from obil.stream.label_ledger import LabelCounts, LabelLedger
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
 from obil.stream.outcome_tally import OutcomeTally
@@ -93,6 +93,10 @@ class OnlineClassifier:
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
         self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
         self._monitor = (watch_over(self._model) if monitor else None) if isinstance(monitor, bool) else monitor
+        if self._monitor is not None and getattr(self._monitor, "n_classes", None) != self._model.n_classes:
+            raise InvalidInputError(f"monitor must be True, False or one of {self._model.n_classes} classes")
+        self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
+        self._model_since = 0  # the row from which the model scores
         self._tally = OutcomeTally()
         self._history = StreamHistory(self._model.n_classes)
         self._rows = 0
@@ -102,7 +106,7 @@ class OnlineClassifier:
     def model(self) -> RatioModel:
         """The ratio model that scores; a new one takes over from the next row on, and the prior survives.
 
-        The evidence against label shift speaks of the old model's scores: a monitor starts anew.
+        The evidence against label shift, and what labels said of the scores, speak of the old model's: they start anew.
         """
         return self._model
 
@@ -115,12 +119,13 @@ class OnlineClassifier:
                 f"got {fitted.classes_.tolist()}"
             )
         rule = DecisionRule(fitted, self._rule.policy, self._positive)  # its threshold may rest on held-out rows
-        tracker = self._tracker
-        if isinstance(tracker, SafeTracker):
-            tracker = tracker.with_witnesses(fitted)
-        watch = None if self._monitor is None else watch_over(fitted)
         with self._writer:
-            self._model, self._rule, self._monitor = fitted, rule, watch
+            tracker = self._tracker
+            tracker = tracker.with_witnesses(fitted) if isinstance(tracker, SafeTracker) else tracker
+            watch = None if self._monitor is None else self._monitor.renewed(monitored_rows(fitted))
+            _require_views(tracker, fitted)
+            self._model, self._rule, self._monitor, self._model_since = fitted, rule, watch, self._rows
+            self._since_alarm = [0] * fitted.n_classes
             self._follow(tracker)
 
     @property
@@ -137,6 +142,26 @@ class OnlineClassifier:
     def trusted(self) -> bool:
         """Whether the monitor still believes that only the prior changes."""
         return self._monitor is None or self._monitor.trusted
+
+    @property
+    def labels_since_alarm(self) -> tuple[int, ...]:
+        """How many labels of each class belong to rows that the monitor no longer trusted, (K,)."""
+        return tuple(self._since_alarm)
+
+    def restart_monitor(self) -> None:
+        """Forget the evidence against label shift and watch afresh, from the next row on."""
+        with self._writer:
+            if self._monitor is None:
+                raise InvalidInputError("no monitor watches this stream")
+            self._monitor.restart()
+            self._since_alarm = [0] * self._model.n_classes
+
+    @property
+    def _alarm_row(self) -> int | None:
+        """The row of the stream, counted from 0, after which the monitor alarmed; None without an alarm."""
+        if self._monitor is None or self._monitor.alarm_row is None:
+            return None
+        return self._rows - self._monitor.n_rows + self._monitor.alarm_row
 
     @property
     def prior(self) -> FloatArray:
@@ -188,12 +213,7 @@ class OnlineClassifier:
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
         """Return the prior's interval for each class, (K, 2), with the calibrator's own uncertainty in it."""
-        own = self._tracker.interval(level)
-        if own is None:
-            return None
-        prior = self.prior
-        spread = calibration_variance(self._model.calibrator, self._model.holdout_, prior)
-        return widen(prior, own, spread, level=level)
+        return _widened(self._model, self.prior, self._tracker.interval(level), level)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return posteriors at the current prior, (n, K), changing nothing."""
@@ -235,14 +255,15 @@ class OnlineClassifier:
         """Take in the true label of a decision, in the user's own classes; return whether the decision is known.
 
         `propensity` is the probability that this label was asked for: 1 where all are checked, .02 for an audit of
-        2 %. A label that comes twice counts once; one that contradicts an earlier one takes its place.
+        2 %. A label that comes twice counts once; one that contradicts an earlier one takes its place. Where silence
+        means a class, every row is learned from when it leaves the horizon, those with a label too.
         """
         number = int(labels_to_numbers([label], self._model.classes_)[0])
         with self._writer:
             arrived = self._ledger.label(id, number, propensity=propensity)
             if arrived is None:
                 return False
-            if not arrived.repeated:
+            if not arrived.repeated and self._ledger.silence is None:  # else it is learned when its row leaves
                 self._learn(
                     arrived.row, arrived.log_ratios, arrived.alert, number, arrived.propensity,
                     replaced=arrived.replaced, replaced_propensity=arrived.replaced_propensity,
@@ -258,20 +279,19 @@ class OnlineClassifier:
         if self._positive is None:
             raise InvalidInputError("performance speaks of one class against the rest: give positive=")
         with self._writer.waiting():
-            prior, costs = self.prior, self.costs
-            threshold = self._rule.log_threshold(prior)
-            known: dict[str, Any] = {
-                "prior": prior,
-                "interval": self.interval(level),
-                "log_threshold": math.inf if threshold is None else threshold,
-                "positive": self._positive,
-                "costs": costs if costs is not None and costs.n_classes == 2 else None,
-                "level": level,
-                "trusted": self.trusted,
-            }
-            return PerformanceReport(
-                performance_now(self._model, **known), performance_over_window(self._tally, self._model, **known)
-            )
+            model, prior, costs = self._model, self.prior, self.costs
+            threshold, own = self._rule.log_threshold(prior), self._tracker.interval(level)
+            tally, trusted = OutcomeTally.from_state(self._tally.state()), self.trusted
+        known: dict[str, Any] = {
+            "prior": prior,
+            "interval": _widened(model, prior, own, level),
+            "log_threshold": math.inf if threshold is None else threshold,
+            "positive": self._positive,
+            "costs": costs if costs is not None and costs.n_classes == 2 else None,
+            "level": level,
+            "trusted": trusted,
+        }
+        return PerformanceReport(performance_now(model, **known), performance_over_window(tally, model, **known))
 
     def explain(self, *, level: float = 0.9) -> ChangeReport:
         """Say what changed, since when, how sure that is, and what to do about it."""
@@ -293,6 +313,8 @@ class OnlineClassifier:
                 "labels": self._ledger.state(),
                 "tally": self._tally.state(),
                 "history": self._history.state(),
+                "labels_since_alarm": list(self._since_alarm),
+                "model_since": self._model_since,
             }
 
     @classmethod
@@ -316,28 +338,33 @@ class OnlineClassifier:
             tracker, ledger = restore_tracker(state["tracker"]), LabelLedger.from_state(state["labels"])
             tally, watched = OutcomeTally.from_state(state["tally"]), state["monitor"]
             history = StreamHistory.from_state(fitted.n_classes, state["history"])
+            since_alarm, model_since = list(state["labels_since_alarm"]), state["model_since"]
             monitor = False if watched is None else LabelShiftMonitor.from_state(monitored_rows(fitted), watched)
             label = None if positive is None else fitted.classes_.tolist()[positive]
             policy = policy_from_json(state["policy"])
             online = cls(model, policy=policy, positive=label, tracker=FixedPrior(), monitor=monitor)
-        except (KeyError, InvalidInputError) as error:
+        except (KeyError, TypeError, InvalidInputError) as error:
             raise InvalidStateError(f"this state is damaged: {error}") from None
         for name, part in (("tracker", tracker), ("labels", ledger)):
             if part.n_classes != fitted.n_classes:
                 raise InvalidStateError(f"the {name} have {part.n_classes} classes, the model {fitted.n_classes}")
-        if history.n_rows != rows:
-            raise InvalidStateError(f"the history has {history.n_rows} rows, the stream {rows}")
+        counted = {"history": history.n_rows, "tally": tally.n_seen or rows, "labels": ledger.next_row or rows}
+        for name, seen in counted.items():
+            if seen != rows:
+                raise InvalidStateError(f"this state is damaged: its {name} saw {seen} rows, the stream {rows}")
+        if online._monitor is not None and online._monitor.n_rows > rows:
+            raise InvalidStateError("this state is damaged: its monitor saw more rows than the stream has")
+        whole = [*since_alarm, model_since]
+        if len(since_alarm) != fitted.n_classes or not all(type(one) is int and one >= 0 for one in whole):
+            raise InvalidStateError("this state is damaged: what was counted since the alarm is no count")
         online._follow(tracker)
         online._ledger, online._tally, online._history, online._rows = ledger, tally, history, rows
+        online._since_alarm, online._model_since = since_alarm, min(model_since, rows)
         return online
 
     def _follow(self, tracker: PriorTracker) -> None:
+        self._n_views = _require_views(tracker, self._model)
         self._tracker = tracker
-        self._n_views = int(getattr(tracker, "n_views", 0))
-        if self._n_views and self._n_views != len(self._model.view_members):
-            raise InvalidInputError(
-                f"the tracker listens to {self._n_views} views, the model has {len(self._model.view_members)}"
-            )
 
     def _meaning_of(self, silence: Any) -> int | None:
         if silence is None:
@@ -371,7 +398,7 @@ class OnlineClassifier:
         if self._ledger.horizon:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
-                self._take_silence(left)
+                self._learn(left.row, left.log_ratios, left.alert, left.label, left.propensity)
         return Decision(
             id=name,
             label=self._model.classes_[number],
@@ -383,9 +410,12 @@ class OnlineClassifier:
         )
 
     def _decide_rows(self, ratios: FloatArray, views: FloatArray | None, ids: Sequence[Any] | None) -> Decisions:
-        if ids is not None and len(ids) != len(ratios):
-            raise InvalidInputError(f"ids must name every row ({len(ratios)}), got {len(ids)}")
         names = range(self._rows, self._rows + len(ratios)) if ids is None else as_ids(ids)
+        if len(names) != len(ratios):
+            raise InvalidInputError(f"ids must name every row ({len(ratios)}), got {len(names)}")
+        wanted = (len(ratios), self._n_views, self._model.n_classes)
+        if self._n_views and views is not None and (views.shape != wanted or not np.isfinite(views).all()):
+            raise InvalidInputError(f"views must be finite log ratios of shape {wanted}, got {views.shape}")
         if self._ledger.silence is not None:  # each row may bring a label for an older one before the next is decided
             return self._one_by_one(ratios, views, names)
         first = self._rows
@@ -425,11 +455,6 @@ class OnlineClassifier:
             trusted=np.array([one.trusted for one in decided], dtype=bool),
         )
 
-    def _take_silence(self, left: Remembered) -> None:
-        meaning = self._ledger.silence
-        if meaning is not None:
-            self._learn(left.row, left.log_ratios, left.alert, meaning, 1.0)
-
     def _learn(
         self,
         row: int,
@@ -444,8 +469,15 @@ class OnlineClassifier:
         """Pass a label on to those who can use it."""
         if replaced is None:
             self._history.count_label()
+        if self._alarm_row is not None and row >= max(self._alarm_row, self._model_since):
+            self._since_alarm[label] += 1
+            if replaced is not None:
+                self._since_alarm[replaced] -= 1
         if isinstance(self._tracker, LearnsFromLabels):
-            self._tracker.feedback(log_ratios, label, propensity=propensity, row=row, replaced=replaced)
+            self._tracker.feedback(
+                log_ratios, label, propensity=propensity, row=row, replaced=replaced,
+                counts_only=row < self._model_since,
+            )  # fmt: skip
         if self._positive is None:
             return
         age = self._rows - 1 - row
@@ -453,6 +485,21 @@ class OnlineClassifier:
             was_positive = replaced == self._positive
             self._tally.add_label(alert, was_positive, propensity=replaced_propensity, age=age, sign=-1)
         self._tally.add_label(alert, label == self._positive, propensity=propensity, age=age)
+
+
+def _widened(model: RatioModel, prior: FloatArray, own: FloatArray | None, level: float) -> FloatArray | None:
+    """Return a tracker's interval with the calibrator's own uncertainty in it."""
+    if own is None:
+        return None
+    return widen(prior, own, calibration_variance(model.calibrator, model.holdout_, prior), level=level)
+
+
+def _require_views(tracker: PriorTracker, model: RatioModel) -> int:
+    """Return how many views a tracker listens to, which must be those of the model or none."""
+    n_views = int(getattr(tracker, "n_views", 0))
+    if n_views and n_views != len(model.view_members):
+        raise InvalidInputError(f"the tracker listens to {n_views} views, the model has {len(model.view_members)}")
+    return n_views
 
 
 def watch_over(model: RatioModel) -> LabelShiftMonitor:
