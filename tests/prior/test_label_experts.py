@@ -186,7 +186,7 @@ class KernelExperts:
         """Learn the label of the row just decided, or of the row with this number."""
         kept = self.memory
         learn_label(
-            row, label, replaced, propensity, int(kept.seen[0]) - 1 if number is None else number,
+            row, label, replaced, propensity, int(kept.seen[0]) - 1 if number is None else number, False,
             self.start_weights, label_experts.start_precision(row.size),
             np.array(COUNT_MEMORIES), np.array(RECALIBRATION_MEMORIES), *kept,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from obil.errors import InvalidInputError
 from obil.prior import Algorithm2, FixedPrior, SafeTracker
 from obil.stream import explain as rules
-from obil.stream.explain import LabelFacts, StreamFacts, WatchFacts, change_point, explain, facts_of
+from obil.stream.explain import ROWS_TO_TELL, LabelFacts, StreamFacts, WatchFacts, change_point, explain, facts_of
 from obil.stream.history import StreamHistory
 from obil.stream.online_classifier import OnlineClassifier
 from tests.stream.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
@@ -95,9 +95,7 @@ def test_a_rise_that_the_monitor_rejects_asks_for_labels() -> None:
         in (report.paragraph)
     )
     assert "this figure and its threshold are not to be trusted. 20% of the recent rows are odd." in report.paragraph
-    assert (
-        "none has come since the alarm. Get labels: about 1,500 rows picked at random would tell." in report.paragraph
-    )
+    assert "none has come. Get labels: about 1,500 rows picked at random would tell." in report.paragraph
 
 
 def test_an_alarm_without_a_change_of_the_prior_is_no_quiet_stream() -> None:
@@ -107,15 +105,15 @@ def test_an_alarm_without_a_change_of_the_prior_is_no_quiet_stream() -> None:
     assert "decisions by scores alone are not to be trusted" in report.paragraph
 
 
-def test_labels_from_before_an_alarm_do_not_settle_it() -> None:
-    before = history_of((20_000, 0.02), labels_at=tuple(range(0, 10_000, 10)))
-    after = history_of((20_000, 0.02), labels_at=tuple(range(14_000, 20_000, 6)))
+def test_only_labels_of_rows_since_an_alarm_settle_it_and_only_if_some_are_rare() -> None:
     known = facts(watch=ALARM, labels=GOOD_LABELS)
-    assert explain(known, before).action == "get labels"
-    assert explain(known, None).action == "get labels"  # nothing tells when they came
-    report = explain(known, after)
+    assert explain(known).action == "get labels"  # 1,000 labels, of rows before it
+    one_sided = explain(facts(watch=ALARM, labels=GOOD_LABELS, labels_since_alarm=(319, 1)))
+    assert one_sided.action == "get labels"
+    assert "only 320 have come, too few of the rarest class to tell" in one_sided.paragraph
+    report = explain(facts(watch=ALARM, labels=GOOD_LABELS, labels_since_alarm=(960, 40)))
     assert report.action == "nothing"
-    assert "1,000 labels have come since the alarm, and they bear the scores out." in report.paragraph
+    assert "1,000 labels of rows since then have come, and they bear the scores out." in report.paragraph
     assert report.paragraph.endswith("Nothing to do as long as labels keep coming.")
 
 
@@ -178,7 +176,7 @@ def test_a_monitor_that_saw_too_little_says_when_to_look_again() -> None:
     report = explain(risen(n_rows=12_800), history_of((12_000, 0.02), (800, 0.05)))
     assert report.action == "nothing"
     assert report.changed_since is not None
-    again = 12_800 + 1_500 - (12_800 - report.changed_since)
+    again = 12_800 + ROWS_TO_TELL - (12_800 - report.changed_since)
     assert f"too early to tell whether more than the shares changed: look again after row {again:,}" in report.paragraph
 
 

@@ -1,6 +1,7 @@
 """A stream with everything on: views, late labels, silence, the monitor, performance; and all of it restored."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from obil.bayes.costs import Costs
 from obil.data.gaussian_stream import GaussianClasses, Stream
-from obil.errors import InvalidInputError
+from obil.errors import InvalidInputError, InvalidStateError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.model.ratio_model import RatioModel
 from obil.monitor import LabelShiftMonitor
@@ -190,3 +191,133 @@ def test_a_new_model_keeps_what_labels_taught_and_gets_a_new_monitor(model: Rati
     assert isinstance(tracker, SafeTracker)
     assert tracker.n_labels == 200
     online.decide_many(stream.features[:10])
+
+
+def test_silence_does_not_let_positives_count_before_negatives() -> None:
+    """Fraud is reported 50 rows late, and nothing else ever: a steady stream must be decided as without labels."""
+    training = drawn(4_000, 0.05, 10)
+    model = RatioClassifier(LogisticRegression(), random_state=0).fit(training.features, NAMES[training.labels])
+    stream = drawn(3_000, 0.05, 11)
+    quiet, silent = OnlineClassifier(model), OnlineClassifier(model, horizon=1_000, silence="negative")
+    expected = quiet.decide_many(stream.features)
+    losses = []
+    for row, features in enumerate(stream.features):
+        decision = silent.decide(features)
+        losses.append(-np.log(decision.posterior[stream.labels[row]]))
+        if row >= 50 and stream.labels[row - 50]:
+            assert silent.feedback(row - 50, "fraud")
+    without = -np.log(expected.posteriors[np.arange(3_000), stream.labels])
+    assert np.mean(losses) <= 1.03 * without.mean()
+    assert silent.prior[1] == pytest.approx(0.05, abs=0.02)
+    tracker = silent.tracker
+    assert isinstance(tracker, SafeTracker)
+    assert tracker.labelled_prior is not None
+    assert tracker.labelled_prior[1] == pytest.approx(stream.labels[:2_000].mean())
+
+
+def test_a_right_model_is_not_recalibrated_by_what_labels_said_of_a_wrong_one() -> None:
+    training = drawn(3_000, 0.1, 12)
+    scores = training.log_ratios[:, 1]
+    steep = RatioClassifier.from_scores(scores, NAMES[training.labels], kind="margin").model_
+    stream = drawn(6_000, 0.1, 13)
+    online = OnlineClassifier(steep, monitor=False)
+    for row, score in enumerate(2.2 * stream.log_ratios[:3_000, 1]):  # the scores have become too bold
+        online.decide(score)
+        online.feedback(row, NAMES[stream.labels[row]])
+    online.model = RatioClassifier.from_scores(scores, NAMES[training.labels], kind="margin")
+    fresh = OnlineClassifier(steep, monitor=False)
+    later = slice(3_000, 6_000)
+    losses = []
+    for one in (online, fresh):
+        decisions = one.decide_many(stream.log_ratios[later, 1])
+        losses.append(-np.log(decisions.posteriors[np.arange(3_000), stream.labels[later]]).mean())
+    assert losses[0] < 1.02 * losses[1]
+    before = json.loads(state_of(online))["tracker"]["memory"]
+    assert online.feedback(2_990, "fraud") or online.feedback(2_990, "fine")  # of a row that the old model scored
+    after = json.loads(state_of(online))["tracker"]["memory"]
+    assert after["labels.maps"] == before["labels.maps"]
+
+
+def test_readers_make_a_writer_wait_and_not_fail(model: RatioModel) -> None:
+    online = OnlineClassifier(model)
+    online.decide_many(drawn(500, 0.1, 14).features)
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            online.performance()
+            online.explain()
+            online.state()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for row in drawn(30, 0.1, 15).features:
+            online.decide(row)
+    finally:
+        stop.set()
+        reader.join(30.0)
+    assert online.n_rows == 530
+
+
+@pytest.mark.parametrize("silence", [None, "negative"])
+def test_views_that_do_not_fit_are_refused_before_a_row_is_decided(model: RatioModel, silence: str | None) -> None:
+    online = OnlineClassifier(model, silence=silence)
+    stream = drawn(10, 0.1, 16)
+    ratios, views = model.log_ratios(stream.features), model.views(stream.features)
+    broken = views.copy()
+    broken[5, 0, 1] = np.nan
+    before = state_of(online)
+    for wrong in (views[:5], broken, np.concatenate([views, views])):
+        with pytest.raises(InvalidInputError, match="views"):
+            online.decide_log_ratios(ratios, views=wrong)
+    with pytest.raises(InvalidInputError):
+        online.decide_log_ratios(ratios, views=views, ids=(i for i in range(3)))
+    assert state_of(online) == before
+
+
+def test_monitors_of_other_classes_are_refused_and_settings_survive_a_new_model(model: RatioModel) -> None:
+    triangle = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
+    stream = triangle.draw(np.tile([0.6, 0.3, 0.1], (900, 1)), random_state=0)
+    many = RatioClassifier.from_scores(stream.log_ratios, stream.labels, kind="margin").model_
+    for wrong in (LabelShiftMonitor(monitored_rows(many)), "yes"):
+        with pytest.raises(InvalidInputError, match="monitor"):
+            OnlineClassifier(model, monitor=wrong)
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor(monitored_rows(model), alpha=0.05, tolerance=0.1))
+    online.model = model
+    state = json.loads(state_of(online))
+    assert state["monitor"]["settings"] == {"alpha": 0.05, "delta": 0.005, "tolerance": 0.1}
+
+
+def test_a_restarted_monitor_forgets_the_alarm_and_labels_count_by_their_row(model: RatioModel) -> None:
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor(monitored_rows(model)))
+    online.decide_many(drawn(300, 0.1, 17).features)
+    online.decide_many(drawn(2_000, 0.1, 18).features - 1.5)
+    assert not online.trusted
+    assert online.feedback(0, "fine")  # of a row before the alarm
+    assert online.labels_since_alarm == (0, 0)
+    assert online.feedback(2_299, "fraud")
+    assert online.labels_since_alarm == (0, 1)
+    assert online.feedback(2_299, "fine")
+    assert online.labels_since_alarm == (1, 0)
+    again = OnlineClassifier.from_state(model, json.loads(state_of(online)))
+    assert again.labels_since_alarm == (1, 0)
+    online.restart_monitor()
+    assert online.trusted
+    assert online.labels_since_alarm == (0, 0)
+    with pytest.raises(InvalidInputError, match="no monitor"):
+        OnlineClassifier(model, monitor=False).restart_monitor()
+
+
+def test_a_state_whose_parts_saw_other_rows_is_refused(model: RatioModel) -> None:
+    short, long = OnlineClassifier(model), OnlineClassifier(model)
+    short.decide_many(drawn(50, 0.1, 19).features)
+    long.decide_many(drawn(90, 0.1, 19).features)
+    for part in ("labels", "tally", "history"):
+        with pytest.raises(InvalidStateError, match="rows"):
+            OnlineClassifier.from_state(model, long.state() | {part: short.state()[part]})
+    with pytest.raises(InvalidStateError, match="monitor"):
+        OnlineClassifier.from_state(model, short.state() | {"monitor": long.state()["monitor"]})
+    for damaged in ({"labels_since_alarm": [1]}, {"labels_since_alarm": [-1, 0]}, {"model_since": "x"}):
+        with pytest.raises(InvalidStateError):
+            OnlineClassifier.from_state(model, short.state() | damaged)

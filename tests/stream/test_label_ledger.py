@@ -71,10 +71,13 @@ class Oracle:
             if other["id"] == name and not other["taken"]:
                 other["taken"] = True
                 self.tally["superseded"] += 1
-        if leaving is None or self.silence is None or leaving["label"] is not None or leaving["taken"]:
+        if leaving is None or self.silence is None or (leaving["label"] is None and leaving["taken"]):
             return None
-        self.tally["silent"] += 1
-        return leaving["row"], leaving["id"], leaving["ratios"].tobytes(), leaving["alert"]
+        said = leaving["label"]
+        if said is None:
+            self.tally["silent"] += 1
+            said = (self.silence, 1.0)
+        return leaving["row"], leaving["id"], leaving["ratios"].tobytes(), leaving["alert"], *said
 
     def label(self, name: Any, label: int, propensity: float) -> tuple[Any, ...] | None:
         found = [one for one in self.live() if one["id"] == name]
@@ -212,18 +215,19 @@ def test_a_horizon_of_nothing_remembers_nothing() -> None:
     assert state_of(LabelLedger.from_state(ledger.state())) == state_of(ledger)
 
 
-def test_silence_counts_every_unlabelled_row_exactly_once_oldest_first() -> None:
+def test_where_silence_means_a_class_every_row_is_given_out_once_oldest_first() -> None:
     ledger, ratios = LabelLedger(2, horizon=10, silence=0), ratios_of(100)
     left: list[Remembered] = []
     for first in range(0, 100, 4):
         part = ratios[first : first + 4]
         left += ledger.remember(first, range(first, first + 4), part, alerts_of(part))
         ledger.label(first, 1)
-    assert [one.row for one in left] == [row for row in range(90) if row % 4]
+    assert [one.row for one in left] == list(range(90))
+    assert [one.label for one in left] == [int(row % 4 == 0) for row in range(90)]
     assert all(one.log_ratios.tobytes() == ratios[one.row].tobytes() for one in left)
     assert all(one.alert == (ratios[one.row, 1] > 0.5) for one in left)
-    assert ledger.counts.silent == len(left)
-    assert ledger.label(left[-1].row, 1) is None  # too late: its silence has been counted
+    assert ledger.counts.silent == sum(one.label == 0 for one in left)
+    assert ledger.label(left[-1].row, 1) is None  # too late: it has been counted
 
 
 @pytest.mark.parametrize("names", [range(5, 105), [f"order {row}" for row in range(5, 105)]])
@@ -231,9 +235,10 @@ def test_silence_of_a_batch_larger_than_the_horizon(names: Any) -> None:
     ledger, ratios = filled(5, horizon=10, silence=0), ratios_of(100, seed=1)
     ledger.label(2, 1)
     left = ledger.remember(5, names, ratios, alerts_of(ratios))
-    assert [one.row for one in left] == [0, 1, 3, 4, *range(5, 95)]
-    assert [one.id for one in left[4:]] == list(names[:90])
-    assert all(one.log_ratios.tobytes() == ratios[one.row - 5].tobytes() for one in left[4:])
+    assert [one.row for one in left] == list(range(95))
+    assert [one.row for one in left if one.label] == [2]
+    assert [one.id for one in left[5:]] == list(names[:90])
+    assert all(one.log_ratios.tobytes() == ratios[one.row - 5].tobytes() for one in left[5:])
     assert ledger.counts == LabelCounts(labelled=1, silent=94, pending=10)
 
 
