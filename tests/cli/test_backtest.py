@@ -95,7 +95,7 @@ def test_fit_keeps_the_advice_in_the_model_where_it_is_asked_to(table: Path) -> 
     assert (table.parent / "m" / same).read_bytes() == (table.parent / "plain" / same).read_bytes()
     calibrated = obil("calibrate", "m", "t.csv", "--target", "ill", "--out", "again")
     assert calibrated.exit_code == 0, calibrated.output
-    assert package.load("again").advice == advice
+    assert package.load("again").advice is None  # it was measured with the old calibrator and its views
 
 
 BAD: dict[str, tuple[str, str]] = {

@@ -101,7 +101,7 @@ def _errors(folder: Path, record: dict[str, Any]) -> dict[str, tuple[str, list[s
         "no JSON": ("{", [], "is no JSON"),
         "another file": ('{"kind": "else"}', [], "not the state of an obil stream"),
         "a list": ("[]", [], "not the state of an obil stream"),
-        "a damaged checkpoint": ('{"kind": "obil_stream", "format": 1}', [], "damaged"),
+        "a damaged checkpoint": ('{"kind": "obil_stream", "format": 2}', [], "damaged"),
         "other classes": (with_(classes=["a", "b"]), [], "belongs to classes"),
         "a broken tracker": (with_(tracker={"tracker": "SafeTracker"}), [], "settings"),
         "a broken tally": (with_(tally=7), [], "tally"),

@@ -489,7 +489,8 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
     "one digit changed": lambda text: text.replace(b'"rows": 200', b'"rows": 201'),
     "no checksum": lambda text: text.replace(b'"checksum"', b'"x"'),
     "another kind": resealed(lambda r: r.update(kind="ratio_model")),
-    "a newer format": resealed(lambda r: r.update(format=2)),
+    "an older format": resealed(lambda r: r.update(format=1)),
+    "a newer format": resealed(lambda r: r.update(format=3)),
     "format true": resealed(lambda r: r.update(format=True)),
     "a field more": resealed(lambda r: r.update(code="import os")),
     "a field less": resealed(lambda r: r.pop("out_bytes")),
@@ -521,6 +522,11 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
     "an index out of reach": resealed(lambda r: memory(r).update({"fast.seen": [200, 10**6]})),
     "positive of another type": resealed(lambda r: r["online"].update(positive=[1])),
     "policy a word": resealed(lambda r: r["online"].update(policy="f1")),
+    "no monitor": resealed(lambda r: r["online"].update(monitor=None)),
+    "a lenient monitor": resealed(lambda r: r["online"]["monitor"]["settings"].update(tolerance=9.0)),
+    "another horizon": resealed(lambda r: r["online"]["labels"].update(horizon=500)),
+    "labels a word": resealed(lambda r: r["online"].update(labels="none")),
+    "a history of other rows": resealed(lambda r: r["online"].update(history={})),
 }
 
 
