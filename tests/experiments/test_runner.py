@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent.parent
 # Targets that were not reached, as docs/trackers.md and docs/calibration.md say: a further miss fails here, and
 # so does one that was mended without being taken off this list.
 KNOWN_MISSES = {
-    "architectures": {"least_recovered"},  # Cora, one against the rest by squared error, made rarer: .68 of .8
+    "architectures": {"least_recovered"},  # Cora, one against the rest, made rarer: .775 and .786 of .8
+    "safety": {"excess.before.worst"},  # .07 points above the slow bank on the jump, below it on the other five
     "members": {"known.lowest_correlation"},  # .9799 of .98, with one feature at a prior of .001
     "cifar_stream": {"peers.most_wins"},
     "mammography": {
