@@ -207,10 +207,16 @@ def test_an_interrupted_fit_of_many_members_writes_nothing_and_says_so_in_a_line
             assert time.monotonic() < deadline
             time.sleep(0.2)
         time.sleep(2.0)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        for _ in range(6):  # an interrupt inside of an import can get lost: a person presses again
+            process.send_signal(signal.SIGINT)
+            try:
+                out, err = process.communicate(timeout=20)
+                break
+            except subprocess.TimeoutExpired:
+                continue
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode not in (0, None)
     assert "Traceback" not in out + err
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

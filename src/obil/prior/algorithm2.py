@@ -51,7 +51,7 @@ class Algorithm2(CompiledTracker):
         inverted to an estimate of the prior, which the paper omits.
 
     >>> tracker = Algorithm2(0.05)
-    >>> tracker.update([0.0, 9.0])  # one sure positive: a step of the clamp
+    >>> _ = tracker.update([0.0, 9.0])  # one sure positive: a step of the clamp
     >>> tracker.prior.round(3)
     array([0.93, 0.07])
     """

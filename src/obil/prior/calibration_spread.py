@@ -33,10 +33,10 @@ def calibration_variance(calibrator: Calibrator, holdout: Holdout, prior: FloatA
     return calibrator.variance_of(estimated)
 
 
-def thinned_rows(labels: IntArray, *, n_classes: int, most: int = MOST_ROWS) -> IntArray:
+def thinned_rows(labels: IntArray, *, n_classes: int, most: int | None = None) -> IntArray:
     """Return which rows to keep: each class is thinned by itself, so that a rare one is kept whole."""
     members = (np.flatnonzero(labels == k) for k in range(n_classes))
-    return np.concatenate([rows[:: max(1, rows.size // most)] for rows in members])
+    return np.concatenate([rows[:: max(1, rows.size // (most or MOST_ROWS))] for rows in members])
 
 
 def widen(prior: FloatArray, interval: FloatArray, variance: FloatArray, *, level: float) -> FloatArray:

@@ -24,7 +24,7 @@ class OnlineEM(CompiledTracker):
     every jump. `BayesBank` needs no rate.
 
     >>> tracker = OnlineEM(0.5, rate=0.1)
-    >>> tracker.update([0.0, 50.0])  # certainly a positive
+    >>> _ = tracker.update([0.0, 50.0])  # certainly a positive
     >>> tracker.prior.round(3)
     array([0.45, 0.55])
     """

@@ -99,8 +99,8 @@ class SafeTracker(CompiledTracker):
         Of the experts when the first label comes; equal if None.
 
     >>> tracker = SafeTracker(0.5)
-    >>> _ = tracker.update_many([[0.0, -9.0]] * 4_000)  # rows that all look negative
-    >>> bool(0.1 < tracker.prior[1] < 0.2)  # it takes its time
+    >>> _ = tracker.update_many([[0.0, -9.0]] * 1_000)  # rows that all look negative
+    >>> bool(0.1 < tracker.prior[1] < 0.3)  # it takes its time
     True
     >>> for _ in range(40):
     ...     tracker.feedback([0.0, -9.0], 0)

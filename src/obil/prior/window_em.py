@@ -29,7 +29,7 @@ class WindowEM(CompiledTracker):
 
     >>> tracker = WindowEM(0.5, window=4)
     >>> for log_ratio in (50.0, 50.0, 50.0, -50.0):
-    ...     tracker.update([0.0, log_ratio])
+    ...     _ = tracker.update([0.0, log_ratio])
     >>> tracker.prior.round(3)
     array([0.25, 0.75])
     """
