@@ -19,7 +19,6 @@ ROOT = Path(__file__).parent.parent.parent
 KNOWN_MISSES = {
     "architectures": {"least_recovered"},  # Cora, one against the rest, made rarer: .775 and .786 of .8
     "safety": {"excess.before.worst"},  # .07 points above the slow bank on the jump, below it on the other five
-    "members": {"known.lowest_correlation"},  # .9799 of .98, with one feature at a prior of .001
     "cifar_stream": {"peers.most_wins"},
     "mammography": {
         f"affine.tracked.4.0.{model}"

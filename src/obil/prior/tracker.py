@@ -126,8 +126,12 @@ class CompiledTracker:
         # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
         if not (len(values) == self.n_classes and values[0] == 0.0 and math.isfinite(sum(values))):
             row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
+        return self.update_checked(row, None if views is None else as_floats(views, "views"))
+
+    def update_checked(self, row: FloatArray, views: FloatArray | None) -> FloatArray:
+        """Do what `update` does with a row that was checked already."""
         priors = np.empty((1, row.size))
-        self._vote(row[None], priors, None if views is None else as_floats(views, "views")[None])
+        self._vote(row[None], priors, None if views is None else views[None])
         before: FloatArray = priors[0]
         return before
 

@@ -1,7 +1,7 @@
 """Score, decide, then let the row vote: a classifier whose threshold follows the prior."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from obil.monitor import LabelShiftMonitor
 from obil.policy import CostPolicy, Policy, policy_from_json
 from obil.prior import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker, restore_tracker
 from obil.prior.calibration_spread import calibration_variance, thinned_rows, widen
+from obil.prior.tracker import CompiledTracker
 from obil.stream.decision import Decision, Decisions
 from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.decision_rule import DecisionRule, class_number
@@ -70,6 +71,8 @@ class OnlineClassifier:
     silence
         What it means when no label has come within the horizon: None (nothing), "negative", or a class.
     """
+
+    _vote: Callable[[FloatArray, FloatArray | None], FloatArray]
 
     def __init__(
         self,
@@ -365,6 +368,10 @@ class OnlineClassifier:
     def _follow(self, tracker: PriorTracker) -> None:
         self._n_views = _require_views(tracker, self._model)
         self._tracker = tracker
+        if isinstance(tracker, CompiledTracker):
+            self._vote = tracker.update_checked  # log ratios of a model are checked when they are made
+        else:
+            self._vote = lambda ratios, views: tracker.update(ratios, views=views)
 
     def _meaning_of(self, silence: Any) -> int | None:
         if silence is None:
@@ -382,7 +389,7 @@ class OnlineClassifier:
         """Decide one row: what `_decide_rows` does, without the arrays."""
         row = self._rows
         name = row if given_id is None else as_id(given_id)
-        prior = self._tracker.update(ratios, views=views)
+        prior = self._vote(ratios, views)  # the prior from before the row: none votes on itself
         number, threshold, reachable = self._rule.decide_one(ratios, prior)
         trusted = True
         if self._monitor is not None:
@@ -390,11 +397,11 @@ class OnlineClassifier:
             self._monitor.update(ratios)
         self._rows += 1
         alert = number == self._positive
-        posterior = posteriors_at(ratios[None], prior[None])
+        posterior = posteriors_at(ratios[None], prior[None])[0].tolist()
         if self._positive is not None:
-            self._tally.add(posterior[:, self._positive], np.array([alert]))
+            self._tally.add_one(posterior[self._positive], alert)
         evidence = None if self._monitor is None else self._monitor.log_evidence
-        self._history.add_one(posterior[0].tolist(), threshold, alert, log_evidence=evidence)
+        self._history.add_one(posterior, threshold, alert, log_evidence=evidence)
         if self._ledger.horizon:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
