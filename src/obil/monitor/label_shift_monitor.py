@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import IntArray, as_floats, as_log_ratios, require_in
+from obil.arrays import FloatArray, IntArray, as_floats, as_log_ratios, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.holdout import Holdout
 from obil.monitor.bets import MEMORIES, imagine, warped_histograms
@@ -151,6 +151,10 @@ class LabelShiftMonitor:
         # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
         if not (len(values) == self._start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
             row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
+        self.update_checked(row)
+
+    def update_checked(self, row: FloatArray) -> None:
+        """Do what `update` does with a row that was checked already."""
         self._row[0] = row
         place_rows(self._row, self._bins.centres, self._bins.low, self._bins.high, self._number)
         self._watch(self._number, self._was_trusted)

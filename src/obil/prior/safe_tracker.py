@@ -343,7 +343,7 @@ class SafeTracker(CompiledTracker):
         n_rows, n_classes = rows.shape
         if views is None or not self._witnesses.n_views:
             opinions = np.empty((n_rows, 0, n_classes))
-        elif views.shape != (n_rows, self._witnesses.n_views, n_classes) or not np.isfinite(views).all():
+        elif views.shape != (n_rows, self._witnesses.n_views, n_classes) or not _all_finite(views):
             raise InvalidInputError(
                 f"views must be finite log ratios of shape {(n_rows, self._witnesses.n_views, n_classes)}, "
                 f"got {views.shape}"
@@ -427,6 +427,11 @@ class SafeTracker(CompiledTracker):
             sound = (np.abs(precision) <= LARGEST_TOTAL).all() and np.allclose(precision, precision.T)
             if not sound or np.linalg.eigvalsh(precision).min() <= 0.0:
                 raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
+
+
+def _all_finite(values: FloatArray) -> bool:
+    # a finite sum has finite terms: this is the cheaper question, and for few numbers the answer as a rule
+    return bool(np.isfinite(np.add.reduce(values, axis=None))) or bool(np.isfinite(values).all())
 
 
 def _row_number(row: object, n_rows: int) -> int:

@@ -394,7 +394,7 @@ class OnlineClassifier:
         trusted = True
         if self._monitor is not None:
             trusted = self._monitor.trusted
-            self._monitor.update(ratios)
+            self._monitor.update_checked(ratios)
         self._rows += 1
         alert = number == self._positive
         posterior = posteriors_at(ratios[None], prior[None])[0].tolist()
