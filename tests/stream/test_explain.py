@@ -41,16 +41,12 @@ def risen(**parts: Any) -> StreamFacts:
     return facts(**known | parts)
 
 
-def history_of(
-    *levels: tuple[int, float], alarm_at: int | None = None, labels_at: tuple[int, ...] = ()
-) -> StreamHistory:
+def history_of(*levels: tuple[int, float], alarm_at: int | None = None) -> StreamHistory:
     """Return the history of a stream with these lengths and shares."""
     history = StreamHistory(2)
     row = 0
     for n, share in levels:
         for _ in range(n):
-            for _ in range(labels_at.count(row)):
-                history.count_label()
             evidence = 10.0 if alarm_at is not None and row >= alarm_at else -1.0
             history.add_one([1.0 - share, share], 3.0, row % 100 < 100 * share, log_evidence=evidence)
             row += 1

@@ -27,11 +27,9 @@ def rows_of(n: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def one_by_one(rows: dict[str, Any], *, label_every: int = 7) -> StreamHistory:
+def one_by_one(rows: dict[str, Any]) -> StreamHistory:
     history = StreamHistory(rows["shares"].shape[1])
     for i in range(len(rows["shares"])):
-        if i % label_every == 0:
-            history.count_label()
         history.add_one(
             rows["shares"][i].tolist(),
             float(rows["thresholds"][i]),
@@ -41,14 +39,12 @@ def one_by_one(rows: dict[str, Any], *, label_every: int = 7) -> StreamHistory:
     return history
 
 
-def in_batches(rows: dict[str, Any], cuts: list[int], *, label_every: int = 7) -> StreamHistory:
+def in_batches(rows: dict[str, Any], cuts: list[int]) -> StreamHistory:
     history = StreamHistory(rows["shares"].shape[1])
     n = len(rows["shares"])
-    stops = sorted({*cuts, *range(label_every, n, label_every), n} & set(range(1, n + 1)))
+    stops = sorted({*cuts, n} & set(range(1, n + 1)))
     first = 0
     for stop in stops:
-        if first % label_every == 0:
-            history.count_label()
         part = slice(first, stop)
         evidence = [rows["log_evidence"][first + end - 1] for end in history.ends(stop - first)]
         history.add(rows["shares"][part], rows["thresholds"][part], rows["alerts"][part], log_evidence=evidence)
@@ -61,11 +57,10 @@ def in_batches(rows: dict[str, Any], cuts: list[int], *, label_every: int = 7) -
     n=st.integers(1, 3_000),
     n_classes=st.sampled_from([2, 3, 7]),
     cuts=st.lists(st.integers(1, 3_000), max_size=20),
-    every=st.sampled_from([7, 500, 5_000]),
 )
-def test_batches_and_single_rows_leave_the_same_bits(n: int, n_classes: int, cuts: list[int], every: int) -> None:
+def test_batches_and_single_rows_leave_the_same_bits(n: int, n_classes: int, cuts: list[int]) -> None:
     rows = rows_of(n, n_classes)
-    alone, together = one_by_one(rows, label_every=every), in_batches(rows, cuts, label_every=every)
+    alone, together = one_by_one(rows), in_batches(rows, cuts)
     assert json.dumps(alone.state()) == json.dumps(together.state())
 
 
@@ -88,7 +83,7 @@ def test_the_state_stays_below_10_kilobytes_whatever_the_length(n_classes: int) 
 def test_merged_buckets_hold_what_their_rows_held() -> None:
     rows = rows_of(5_000, 2)
     rows["thresholds"] = np.random.default_rng(1).normal(size=5_000)
-    history = one_by_one(rows, label_every=10)
+    history = one_by_one(rows)
     buckets = history.buckets()
     assert history.bucket_length == 64
     assert sum(bucket.n_rows for bucket in buckets) == 5_000 == history.n_rows
@@ -98,7 +93,6 @@ def test_merged_buckets_hold_what_their_rows_held() -> None:
         assert bucket.threshold == pytest.approx(rows["thresholds"][part].mean(), abs=2e-5)
         assert bucket.alerts == rows["alerts"][part].sum()
         assert bucket.log_evidence == pytest.approx(rows["log_evidence"][part][-1], rel=1e-5)
-        assert bucket.n_labels == (part.stop - 1) // 10 + 1
 
 
 def test_infinite_thresholds_and_missing_ones_leave_a_gap() -> None:
@@ -129,8 +123,6 @@ def test_a_restored_history_goes_on_bit_for_bit(cut: int) -> None:
     whole, start = one_by_one(rows), one_by_one({name: values[:cut] for name, values in rows.items()})
     restored = StreamHistory.from_state(3, json.loads(json.dumps(start.state())))
     for i in range(cut, 2_000):
-        if i % 7 == 0:
-            restored.count_label()
         restored.add_one(
             rows["shares"][i].tolist(), float(rows["thresholds"][i]), bool(rows["alerts"][i]),
             log_evidence=float(rows["log_evidence"][i]),
@@ -177,8 +169,6 @@ def _broken_states() -> list[tuple[str, Any]]:
         ("shares of three", changed(full__shares=[[0.2, 0.3, 0.5]] * len(full["alerts"]))),
         ("not a number", changed(full__thresholds=["x"] * len(full["alerts"]))),
         ("infinite", changed(full__log_evidence=[math.inf] * len(full["alerts"]))),
-        ("fewer labels later", changed(full__labels=list(range(len(full["labels"]), 0, -1)))),
-        ("labels from nowhere", changed(labels=0)),
         ("open too long", changed(open__rows=16)),
         ("open sums wrong", changed(open__shares=[bucket["shares"][0] + 1.0, bucket["shares"][1]])),
         ("open without threshold", changed(open__threshold=None)),

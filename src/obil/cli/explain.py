@@ -28,27 +28,19 @@ def explain(
     """
     # imported here so that `obil --help` pays for none of it
     with one_line_errors():
-        from obil.errors import InvalidInputError
         from obil.stream.explain import explain as report_on
         from obil.stream.explain import facts_of
-        from obil.stream.history import StreamHistory
 
         if out is not None:
             require_file_to_write(out, unlike=state)
         saved = _online_state(state, model)
-        fitted = load_model(model, trust)
-        online = _restored(fitted, saved, state)
-        history = None
-        if saved.get("history") is not None:
-            history = StreamHistory.from_state(fitted.n_classes, saved["history"])
+        online = _restored(load_model(model, trust), saved, state)
         facts = facts_of(online, level=level)
-        report = report_on(facts, history)
+        report = report_on(facts, online.history)
         if out is not None:
             from obil.evaluate.change_picture import draw_change
 
-            if history is None:
-                raise InvalidInputError(f"there is nothing to draw: {state} holds no history")
-            draw_change(facts, report, history, out)
+            draw_change(facts, report, online.history, out)
     if as_json:
         print_json(report.to_json() | {"picture": None if out is None else str(out)})
         return

@@ -18,7 +18,7 @@ DIGITS = 6  # that a full bucket keeps
 LARGEST_COUNT = 2**53
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-_Values: TypeAlias = tuple[tuple[float, ...], float | None, int, float | None, int]  # of a full bucket
+_Values: TypeAlias = tuple[tuple[float, ...], float | None, int, float | None]  # of a full bucket
 
 
 class Bucket(NamedTuple):
@@ -30,7 +30,6 @@ class Bucket(NamedTuple):
     threshold: float | None  # mean log threshold; None where a cost matrix decides, or no threshold met the policy
     alerts: int
     log_evidence: float | None  # against label shift after its last row; None where nothing watches
-    n_labels: int  # that had come when its last row was decided
 
 
 class StreamHistory:
@@ -47,21 +46,20 @@ class StreamHistory:
     >>> history = StreamHistory(2)
     >>> history.add([[0.9, 0.1], [0.7, 0.3]], [1.0, 3.0], [False, True], log_evidence=[0.5])
     >>> history.buckets()[0]
-    Bucket(first_row=0, n_rows=2, shares=(0.8, 0.2), threshold=2.0, alerts=1, log_evidence=0.5, n_labels=0)
+    Bucket(first_row=0, n_rows=2, shares=(0.8, 0.2), threshold=2.0, alerts=1, log_evidence=0.5)
     """
 
     __slots__ = (
-        "_alerts", "_evidence", "_full", "_in_open", "_labels", "_length", "_most", "_n_labels",
+        "_alerts", "_evidence", "_full", "_in_open", "_length", "_most",
         "_n_thresholds", "_sums", "_threshold_sum",
     )  # fmt: skip
 
     def __init__(self, n_classes: int) -> None:
         if type(n_classes) is not int or n_classes < 2:
             raise InvalidInputError(f"a history is of two classes or more, got {n_classes!r:.40}")
-        numbers_each = n_classes + 4
+        numbers_each = n_classes + 3
         self._most = max(min(MOST_BUCKETS, MOST_NUMBERS // numbers_each // 2 * 2), FEWEST_BUCKETS)
         self._length = START_LENGTH
-        self._n_labels = 0
         self._full: list[_Values] = []
         self._sums = [0.0] * n_classes
         self._threshold_sum: float = 0.0
@@ -69,7 +67,6 @@ class StreamHistory:
         self._alerts: int = 0
         self._in_open: int = 0
         self._evidence: float | None = None
-        self._labels: int = 0
 
     @property
     def n_classes(self) -> int:
@@ -85,15 +82,6 @@ class StreamHistory:
     def bucket_length(self) -> int:
         """Rows of a full bucket: how finely the past can be told."""
         return self._length
-
-    @property
-    def n_labels(self) -> int:
-        """Labels that came."""
-        return self._n_labels
-
-    def count_label(self) -> None:
-        """Take note that a label came."""
-        self._n_labels += 1
 
     def buckets(self) -> tuple[Bucket, ...]:
         """Return the stream so far, oldest first; the last bucket may be shorter than the others."""
@@ -129,7 +117,7 @@ class StreamHistory:
             self._n_thresholds += 1
         if alert:
             self._alerts += 1
-        self._evidence, self._labels = log_evidence, self._n_labels
+        self._evidence = log_evidence
         self._in_open += 1
         if self._in_open == self._length:
             self._close()
@@ -161,7 +149,7 @@ class StreamHistory:
                 self._threshold_sum = _summed(self._threshold_sum, usable)
                 self._n_thresholds += len(usable)
             self._alerts += int(np.count_nonzero(flags[first:end]))
-            self._evidence, self._labels = value, self._n_labels
+            self._evidence = value
             self._in_open += end - first
             if self._in_open == self._length:
                 self._close()
@@ -169,12 +157,11 @@ class StreamHistory:
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to go on bit for bit, as plain JSON values: under 10 kB for up to 30 classes."""
-        names = ("shares", "thresholds", "alerts", "log_evidence", "labels")
+        names = ("shares", "thresholds", "alerts", "log_evidence")
         columns = list(zip(*self._full, strict=True)) or [()] * len(names)
         full = {name: list(column) for name, column in zip(names, columns, strict=True)}
         return {
             "length": self._length,
-            "labels": self._n_labels,
             "full": full | {"shares": [list(shares) for shares in full["shares"]]},
             "open": {
                 "rows": self._in_open,
@@ -183,7 +170,6 @@ class StreamHistory:
                 "thresholds": self._n_thresholds,
                 "alerts": self._alerts,
                 "log_evidence": self._evidence,
-                "labels": self._labels,
             },
         }
 
@@ -192,21 +178,20 @@ class StreamHistory:
         """Return a history that goes on exactly where the one that made `state` stopped."""
         history = cls(n_classes)
         try:
-            length, n_labels, full, last = state["length"], state["labels"], state["full"], state["open"]
-            columns = [full[name] for name in ("shares", "thresholds", "alerts", "log_evidence", "labels")]
+            length, full, last = state["length"], state["full"], state["open"]
+            columns = [full[name] for name in ("shares", "thresholds", "alerts", "log_evidence")]
             sizes = {len(column) for column in columns}
-            parts = [last[name] for name in ("shares", "threshold", "alerts", "log_evidence", "labels")]
+            parts = [last[name] for name in ("shares", "threshold", "alerts", "log_evidence")]
             n_open, n_thresholds = last["rows"], last["thresholds"]
         except (KeyError, TypeError, IndexError):
-            raise InvalidStateError("a history holds 'length', 'labels', 'full' and 'open', each whole") from None
+            raise InvalidStateError("a history holds 'length', 'full' and 'open', each whole") from None
         _require(_is_count(length) and length >= START_LENGTH and math.log2(length / START_LENGTH).is_integer())
         _require(len(sizes) == 1 and all(isinstance(column, list) for column in columns))
         _require(_is_count(n_open) and n_open < length and _is_count(n_thresholds) and n_thresholds <= n_open)
         n_full = sizes.pop()
         _require(n_full < history._most and (length == START_LENGTH or n_full >= history._most // 2))
-        labels_before = 0
         for number, values in enumerate([*zip(*columns, strict=True), tuple(parts)]):
-            shares, threshold, alerts, log_evidence, labels = values
+            shares, threshold, alerts, log_evidence = values
             is_open = number == n_full
             n_rows = n_open if is_open else length
             _require(isinstance(shares, list) and len(shares) == n_classes and all(map(_is_number, shares)))
@@ -214,18 +199,15 @@ class StreamHistory:
             _require(all(share >= 0.0 for share in shares) and abs(total - (n_rows > 0)) <= 1e-4)
             _require(_is_number(threshold) or (threshold is None and not is_open))
             _require(log_evidence is None or _is_number(log_evidence))
-            _require(_is_count(alerts) and alerts <= n_rows and _is_count(labels))
-            _require(labels >= labels_before or (is_open and n_open == 0))
-            labels_before = labels
-        _require(_is_count(n_labels) and n_labels >= labels_before)
-        history._length, history._n_labels = length, n_labels
+            _require(_is_count(alerts) and alerts <= n_rows)
+        history._length = length
         history._full = [
             (tuple(map(float, shares)), None if threshold is None else float(threshold), alerts,
-             None if evidence is None else float(evidence), labels)
-            for shares, threshold, alerts, evidence, labels in zip(*columns, strict=True)
+             None if evidence is None else float(evidence))
+            for shares, threshold, alerts, evidence in zip(*columns, strict=True)
         ]  # fmt: skip
         history._sums, history._threshold_sum = list(map(float, parts[0])), float(parts[1])
-        history._alerts, history._labels = parts[2], parts[4]
+        history._alerts = parts[2]
         history._evidence = None if parts[3] is None else float(parts[3])
         history._in_open, history._n_thresholds = n_open, n_thresholds
         return history
@@ -233,7 +215,7 @@ class StreamHistory:
     def _open(self) -> None:
         self._sums = [0.0] * len(self._sums)
         self._threshold_sum, self._n_thresholds = 0.0, 0
-        self._alerts, self._in_open, self._labels, self._evidence = 0, 0, 0, None
+        self._alerts, self._in_open, self._evidence = 0, 0, None
 
     def _values(self, n_rows: int) -> _Values:
         return (
@@ -241,7 +223,6 @@ class StreamHistory:
             _short(self._threshold_sum / self._n_thresholds) if self._n_thresholds else None,
             self._alerts,
             None if self._evidence is None else _short(self._evidence),
-            self._labels,
         )
 
     def _close(self) -> None:
@@ -255,7 +236,6 @@ class StreamHistory:
                     _middle(one[1], two[1]),
                     one[2] + two[2],
                     two[3],
-                    two[4],
                 )
                 for one, two in pairs
             ]

@@ -474,8 +474,6 @@ class OnlineClassifier:
         replaced_propensity: float | None = None,
     ) -> None:
         """Pass a label on to those who can use it."""
-        if replaced is None:
-            self._history.count_label()
         if self._alarm_row is not None and row >= max(self._alarm_row, self._model_since):
             self._since_alarm[label] += 1
             if replaced is not None:
