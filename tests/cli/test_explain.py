@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from obil.model.files import load
-from obil.stream.explain import explain, facts_of
+from obil.stream.explain import explain
 from obil.stream.history import StreamHistory
 from obil.stream.online_classifier import OnlineClassifier
+from obil.stream.stream_facts import facts_of
 from tests.cli.cases import obil, ward_rows, write_csv
 
 SIGNATURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}

@@ -10,10 +10,13 @@ from scipy.stats import norm
 
 from obil.errors import InvalidInputError
 from obil.prior import Algorithm2, FixedPrior, SafeTracker
-from obil.stream import explain as rules
-from obil.stream.explain import ROWS_TO_TELL, LabelFacts, StreamFacts, WatchFacts, change_point, explain, facts_of
+from obil.stream import change_advice as rules
+from obil.stream.change_advice import ROWS_TO_TELL
+from obil.stream.change_point import change_point
+from obil.stream.explain import explain
 from obil.stream.history import StreamHistory
 from obil.stream.online_classifier import OnlineClassifier
+from obil.stream.stream_facts import LabelFacts, StreamFacts, WatchFacts, facts_of
 from tests.stream.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
 
 PAIR, TRIANGLE = pair_model(), triangle_model()

@@ -29,7 +29,7 @@ def explain(
     # imported here so that `obil --help` pays for none of it
     with one_line_errors():
         from obil.stream.explain import explain as report_on
-        from obil.stream.explain import facts_of
+        from obil.stream.stream_facts import facts_of
 
         if out is not None:
             require_file_to_write(out, unlike=state)

@@ -15,8 +15,9 @@ from matplotlib.ticker import FuncFormatter
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 from obil.evaluate.tracking_picture import COLOURS
-from obil.stream.explain import ChangeReport, StreamFacts
+from obil.stream.explain import ChangeReport
 from obil.stream.history import Bucket, StreamHistory
+from obil.stream.stream_facts import StreamFacts
 
 FORMATS = (".png", ".svg", ".pdf")
 SMOOTHING = 0.04  # of the buckets on either side of a point of the curve: single buckets are noisy

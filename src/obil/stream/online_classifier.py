@@ -21,13 +21,14 @@ from obil.prior.tracker import CompiledTracker
 from obil.stream.decision import Decision, Decisions
 from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.decision_rule import DecisionRule, class_number
-from obil.stream.explain import ChangeReport, explain, facts_of
+from obil.stream.explain import ChangeReport, explain
 from obil.stream.history import StreamHistory, watch_in_parts
 from obil.stream.label_ledger import LabelCounts, LabelLedger
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
 from obil.stream.outcome_tally import OutcomeTally
 from obil.stream.performance import Performance, performance_now, performance_over_window
+from obil.stream.stream_facts import facts_of
 
 STATE_FORMAT = 2
 HORIZON = 10_000  # rows that a label may come late
