@@ -189,6 +189,7 @@ def _run_bank(
     visits: IntArray,
     seen: IntArray,
 ) -> None:
+    """Let n rows vote; write the prior before each, and the one after the last where `priors` has room, (n + 1, K)."""
     n_classes, n_filters = counts.shape
     n_rates, n_experts = weights.shape
     ratios = np.empty(n_classes)
@@ -252,6 +253,8 @@ def _run_bank(
                 for j in range(n_rates):
                     mixture[m] += rate_weights[j] * weights[j, m]
             _mix(mixture, means, prior)
+    if priors.shape[0] > rows.shape[0]:
+        priors[rows.shape[0]] = prior
 
 
 @inlined

@@ -39,6 +39,7 @@ from obil.prior.view_guard import (
     LARGEST_SHIFT,
     QUIET_BLOCKS,
     GuardMemory,
+    all_finite,
     guard_rows,
 )
 from obil.prior.witnesses import Witnesses
@@ -341,21 +342,19 @@ class SafeTracker(CompiledTracker):
     def _vote(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:
         memory, labels = self._memory, self._memory.labels
         n_rows, n_classes = rows.shape
-        if views is None or not self._witnesses.n_views:
-            opinions = np.empty((n_rows, 0, n_classes))
-        elif views.shape != (n_rows, self._witnesses.n_views, n_classes) or not _all_finite(views):
+        n_views = self._witnesses.n_views
+        if views is None or not n_views:
+            views = np.empty((n_rows, 0, n_classes))
+        elif views.shape != (n_rows, n_views, n_classes) or not all_finite(views):
             raise InvalidInputError(
-                f"views must be finite log ratios of shape {(n_rows, self._witnesses.n_views, n_classes)}, "
-                f"got {views.shape}"
+                f"views must be finite log ratios of shape {(n_rows, n_views, n_classes)}, got {views.shape}"
             )
-        else:
-            opinions = np.ascontiguousarray(views)
-        slow, fast = np.empty((n_rows + 1, n_classes)), np.empty((n_rows + 1, n_classes))
-        for bank, path in ((self._slow, slow), (self._fast, fast)):
-            bank._absorb(rows, path[:n_rows])
-            path[n_rows] = bank._memory.prior
-        guarded = np.empty_like(slow)
-        self._guard(rows, opinions, slow, fast, guarded)
+        elif not views.flags.c_contiguous:
+            views = np.ascontiguousarray(views)
+        slow, fast, guarded = np.empty((3, n_rows + 1, n_classes))
+        self._slow._absorb(rows, slow)
+        self._fast._absorb(rows, fast)
+        self._guard(rows, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
             labels.weights, labels.counts, labels.maps,
@@ -427,11 +426,6 @@ class SafeTracker(CompiledTracker):
             sound = (np.abs(precision) <= LARGEST_TOTAL).all() and np.allclose(precision, precision.T)
             if not sound or np.linalg.eigvalsh(precision).min() <= 0.0:
                 raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
-
-
-def _all_finite(values: FloatArray) -> bool:
-    # a finite sum has finite terms: this is the cheaper question, and for few numbers the answer as a rule
-    return bool(np.isfinite(np.add.reduce(values, axis=None))) or bool(np.isfinite(values).all())
 
 
 def _row_number(row: object, n_rows: int) -> int:

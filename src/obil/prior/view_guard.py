@@ -85,6 +85,7 @@ def guard_rows(
     """
     n_rows, n_classes = rows.shape
     n_views, n_watched = views.shape[1], bounds.shape[0]
+    ratios = np.empty(n_views + 1)
     for t in range(n_rows + 1):
         admitted = may_admit and watched[1] >= QUIET_BLOCKS
         _hold_back(fast[t] if admitted else slow[t], start, grid, sensitivity, bounds, guarded[t])
@@ -94,10 +95,12 @@ def guard_rows(
             k = 1 if n_classes == 2 else c
             reference[c] += fast[t, k]
             centre = np.arcsin(np.sqrt(min(fast[t, k], 1.0)))
+            for w in range(n_views + 1):
+                ratios[w] = _against_rest(rows[t] if w == 0 else views[t, w - 1], fast[t], k)
             for r in range(shifts.shape[0]):
                 main = 0.0
                 for w in range(n_views + 1):
-                    ratio = _against_rest(rows[t] if w == 0 else views[t, w - 1], fast[t], k)
+                    ratio = ratios[w]
                     x = min(max(centre + shifts[r, w, c], EDGE), 0.5 * np.pi - EDGE)
                     score = np.sin(2.0 * x) * (ratio - 1.0) / (1.0 + np.sin(x) ** 2 * (ratio - 1.0))
                     if w == 0:
@@ -111,6 +114,12 @@ def guard_rows(
                 kept, grid, expected, noise, least_information,
                 shifts, information, own, shared, block, reference, bounds, disagreement, watched,
             )  # fmt: skip
+
+
+@compiled
+def all_finite(views: FloatArray) -> bool:
+    """Return whether views, (n, V, K), are finite."""
+    return bool(np.isfinite(views).all())
 
 
 @inlined

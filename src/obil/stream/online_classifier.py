@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, PriorLike, as_log_ratios
 from obil.bayes.costs import Costs
-from obil.bayes.posterior import posteriors_at
+from obil.bayes.posterior import posterior_at, posteriors_at
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
@@ -398,7 +398,7 @@ class OnlineClassifier:
             self._monitor.update_checked(ratios)
         self._rows += 1
         alert = number == self._positive
-        posterior = posteriors_at(ratios[None], prior[None])[0].tolist()
+        posterior = posterior_at(ratios, prior).tolist()
         if self._positive is not None:
             self._tally.add_one(posterior[self._positive], alert)
         evidence = None if self._monitor is None else self._monitor.log_evidence
