@@ -25,7 +25,7 @@ def main() -> int:
     missed = 0
     for name in EXPERIMENTS if arguments.name == "all" else [arguments.name]:
         if arguments.render:
-            render(name)
+            render(name, quick=arguments.quick)
         else:
             missed += run_experiment(name, quick=arguments.quick, jobs=arguments.jobs)
     return int(arguments.check and missed > 0)

@@ -7,6 +7,8 @@ changes in them) and `[bounds]` (figure name = {min, max}). The module has
 - `run(cell, settings)`: the result of one of them, as JSON values;
 - `figures(results, settings)`: the named numbers that come out;
 - `table(figures, settings)`: those numbers as Markdown;
+- `series(results, settings)`, optional: the named curves that come out, lists of numbers;
+- `pictures(record)`, optional: figures by name, drawn from the JSON record alone;
 - `missing(settings)`, optional: why it cannot run here, or None.
 """
 
@@ -28,6 +30,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from experiments.pictures import save_picture, style
+
 EXPERIMENTS = (
     "trackers",
     "cifar_stream",
@@ -42,6 +46,7 @@ EXPERIMENTS = (
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"
+PICTURES = FOLDER.parent / "docs" / "figures"
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "obil")
 
 Cell = dict[str, Any]
@@ -76,6 +81,7 @@ def run_experiment(name: str, *, quick: bool, jobs: int) -> int:
     results = list(_finished_cells(name, module, settings, quick=quick, jobs=jobs, console=console))
     figures = module.figures(results, settings)
     rounded = {key: float(f"{value:.6g}") for key, value in figures.items()}
+    curves = module.series(results, settings) if hasattr(module, "series") else {}
     record = {
         "experiment": name,
         "quick": quick,
@@ -86,12 +92,13 @@ def run_experiment(name: str, *, quick: bool, jobs: int) -> int:
         "bounds": bounds,
         "figures": rounded,
     }
-    target = RESULTS / "quick" if quick else RESULTS
+    if curves:
+        record["series"] = {key: [float(f"{value:.4g}") for value in values] for key, values in curves.items()}
+    target = _folder(quick)
     target.mkdir(parents=True, exist_ok=True)
-    (target / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (target / f"{name}.json").write_text(_as_json(record))
     _partial(name, quick).unlink(missing_ok=True)
-    if not quick:
-        render(name)
+    render(name, quick=quick)
     return report(console, rounded, bounds, title=f"{name}{' (quick)' if quick else ''}")
 
 
@@ -104,13 +111,17 @@ def load(name: str, *, quick: bool, folder: Path = FOLDER) -> tuple[Any, Setting
     return module, settings, {} if quick else config.get("bounds", {})
 
 
-def render(name: str) -> None:
-    """Write the Markdown table of an experiment from its JSON."""
-    module, _, _ = load(name, quick=False)
-    record = json.loads((RESULTS / f"{name}.json").read_text())
-    DOCS.mkdir(parents=True, exist_ok=True)
+def render(name: str, *, quick: bool = False) -> None:
+    """Write the Markdown table of an experiment and draw its pictures, from its JSON alone."""
+    module, _, _ = load(name, quick=quick)
+    record = json.loads((_folder(quick) / f"{name}.json").read_text())
+    tables, drawings = (_folder(True), _folder(True)) if quick else (DOCS, PICTURES)
+    tables.mkdir(parents=True, exist_ok=True)
     head = f"<!-- made by `python -m experiments {name} --render` from experiments/results/{name}.json -->\n\n"
-    (DOCS / f"{name}.md").write_text(head + module.table(record["figures"], record["settings"]).rstrip() + "\n")
+    (tables / f"{name}.md").write_text(head + module.table(record["figures"], record["settings"]).rstrip() + "\n")
+    with style():
+        for picture, figure in (module.pictures(record) if hasattr(module, "pictures") else {}).items():
+            save_picture(figure, drawings / f"{picture}.svg")
 
 
 def report(console: Console, figures: dict[str, float], bounds: dict[str, dict[str, float]], *, title: str) -> int:
@@ -184,6 +195,19 @@ def _finished_cells(
 
 def _run_cell(name: str, key: str, cell: Cell, settings: Settings) -> tuple[str, dict[str, Any]]:
     return key, importlib.import_module(f"experiments.{name}").run(cell, settings)
+
+
+def _folder(quick: bool) -> Path:
+    return RESULTS / "quick" if quick else RESULTS
+
+
+def _as_json(record: dict[str, Any]) -> str:
+    """Return a record as JSON with a line a figure, and a line a curve."""
+    curves = record.get("series", {})
+    text = json.dumps({**record, "series": dict.fromkeys(curves, "?")} if curves else record, indent=1)
+    for key, values in curves.items():
+        text = text.replace(f'{json.dumps(key)}: "?"', f"{json.dumps(key)}: {json.dumps(values)}")
+    return text + "\n"
 
 
 def _partial(name: str, quick: bool) -> Path:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import runner
+from experiments.pictures import panels
 
 ROOT = Path(__file__).parent.parent.parent
 # Targets that were not reached, as docs/trackers.md and docs/calibration.md say: a further miss fails here, and
@@ -55,6 +56,7 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     )
     monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(runner, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(runner, "PICTURES", tmp_path / "docs" / "figures")
     settings = tomllib.loads((tmp_path / "squares.toml").read_text())
 
     def load(name: str, *, quick: bool, folder: Path = tmp_path) -> tuple[Any, Any, Any]:
@@ -71,6 +73,25 @@ def test_a_run_writes_figures_versions_and_a_table(squares: dict[str, Any], tmp_
     assert record["figures"] == {"sum": 14.0}
     assert {"python", "numpy", "obil"} <= set(record["versions"])
     assert "14.0" in (tmp_path / "docs" / "squares.md").read_text()
+
+
+def test_curves_are_kept_and_pictures_are_drawn_from_the_record_alone(squares: dict[str, Any], tmp_path: Path) -> None:
+    module = sys.modules["experiments.squares"]
+    module.series = lambda results, settings: {"squares": [r["square"] / 3.0 for _, r in results]}  # type: ignore[attr-defined]
+
+    def pictures(record: dict[str, Any]) -> dict[str, Any]:
+        figure, (axes,) = panels(1)
+        axes.plot(record["series"]["squares"])
+        return {"growth": figure}
+
+    module.pictures = pictures  # type: ignore[attr-defined]
+    runner.run_experiment("squares", quick=True, jobs=1)
+    record = json.loads((tmp_path / "results" / "quick" / "squares.json").read_text())
+    assert record["series"] == {"squares": [0.0, 0.3333]}
+    drawn = (tmp_path / "results" / "quick" / "growth.svg").read_bytes()
+    runner.render("squares", quick=True)
+    assert (tmp_path / "results" / "quick" / "growth.svg").read_bytes() == drawn
+    assert not (tmp_path / "docs").exists()  # a quick run leaves the pages alone
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(squares: dict[str, Any], tmp_path: Path) -> None:
