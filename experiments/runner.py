@@ -32,18 +32,8 @@ from rich.table import Table
 
 from experiments.pictures import save_picture, style
 
-EXPERIMENTS = (
-    "trackers",
-    "cifar_stream",
-    "calibration",
-    "mammography",
-    "choosing",
-    "architectures",
-    "members",
-    "wild",
-    "safety",
-)
 FOLDER = Path(__file__).parent
+EXPERIMENTS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"
 PICTURES = FOLDER.parent / "docs" / "figures"
