@@ -1,0 +1,153 @@
+"""Score every method by one protocol: fit once on a split, then decide streams drawn at other class balances."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.metrics import average_precision_score
+
+from obil.arrays import FloatArray, IntArray
+from obil.data.named_sets import NamedSet, load_named
+from obil.data.shift_protocol import shifted_streams, thinned_rows
+from obil.data.splits import stratified_split
+from obil.errors import InvalidInputError
+from obil.ratio.reliability import calibration_error, reliability
+
+MEASURES = ("f1", "gmean", "auprc", "ece", "cost")
+Alerts = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitSet:
+    """A data set split once: what trains, and what is held out."""
+
+    name: str
+    seed: int
+    train: pd.DataFrame
+    train_labels: IntArray
+    test: pd.DataFrame
+    test_labels: IntArray
+    categorical: tuple[str, ...]
+
+    @property
+    def prior(self) -> float:
+        """P1 of the training rows."""
+        return float(self.train_labels.mean())
+
+    @property
+    def imbalance(self) -> float:
+        """Negatives a positive among the training rows."""
+        return (1.0 - self.prior) / self.prior
+
+
+class Arrivals(NamedTuple):
+    """Held-out rows in the order in which they arrive."""
+
+    factor: float  # of the training imbalance ratio
+    rows: IntArray  # (n,) numbers of held-out rows
+    prior: float  # P1 they were drawn at
+
+
+class Judged(NamedTuple):
+    """What a method said of arriving rows."""
+
+    alerts: Alerts  # (n,) by the method's own rule
+    probabilities: FloatArray  # (n,) P(1 | row), as the method believes it at the time
+    ranks: FloatArray  # (n,) what it orders rows by
+
+
+Decider = Callable[[Arrivals], Judged]
+
+
+@lru_cache(maxsize=8)
+def named_set(name: str) -> NamedSet | None:
+    """Return a data set, or None where it is not at hand."""
+    try:
+        return load_named(name)
+    except InvalidInputError:
+        return None
+
+
+def present_sets(names: list[str]) -> list[str]:
+    """Return those of the sets that are at hand."""
+    return [name for name in names if named_set(name) is not None]
+
+
+@lru_cache(maxsize=2)
+def split_set(name: str, seed: int, test_share: float) -> SplitSet:
+    """Return a set split by class, duplicates on one side; codes of categories are words."""
+    data = named_set(name)
+    if data is None:
+        raise InvalidInputError(f"{name} was at hand and is no more")
+    rows, labels = data.features, data.labels.astype(np.int64)
+    train, test = stratified_split(labels, test_share=test_share, random_state=seed, rows=rows.to_numpy())
+    rows = rows.assign(**{column: rows[column].astype(str) for column in data.categorical})
+    return SplitSet(name, seed, rows.iloc[train], labels[train], rows.iloc[test], labels[test], tuple(data.categorical))
+
+
+def streams(split: SplitSet, *, factors: list[float], n_draws: int, n_rows: int) -> Iterator[Arrivals]:
+    """Yield streams drawn with replacement from the held-out rows at each imbalance ratio."""
+    drawn = shifted_streams(
+        split.test_labels, train_prior=split.prior, factors=factors, n_draws=n_draws, n_rows=n_rows,
+        random_state=split.seed,
+    )  # fmt: skip
+    for stream in drawn:
+        yield Arrivals(stream.factor, stream.rows, stream.prior)
+
+
+def thinned(split: SplitSet, *, factors: list[float]) -> Iterator[Arrivals]:
+    """Yield what the paper tests on: held-out rows of one class thinned to each ratio, in a random order."""
+    for factor in factors:
+        rows = thinned_rows(split.test_labels, target_ratio=split.imbalance * factor, random_state=split.seed)
+        rows = np.random.default_rng([split.seed, 1]).permutation(rows)
+        yield Arrivals(factor, rows, float(split.test_labels[rows].mean()))
+
+
+def outcome(judged: Judged, truth: IntArray) -> dict[str, float]:
+    """Return the measures of one stream; the cost is the share of wrong alerts and misses at probability 1/2."""
+    positive = truth == 1
+    hits, false_alarms = int((judged.alerts & positive).sum()), int((judged.alerts & ~positive).sum())
+    misses = int(positive.sum()) - hits
+    recall = hits / max(int(positive.sum()), 1)
+    specificity = 1.0 - false_alarms / max(int((~positive).sum()), 1)
+    bins = reliability(judged.probabilities, positive.astype(np.float64), np.ones(len(truth)))
+    return {
+        "f1": 2.0 * hits / max(2 * hits + false_alarms + misses, 1),
+        "gmean": float(np.sqrt(recall * specificity)),
+        "auprc": float(average_precision_score(positive, judged.ranks)) if positive.any() else float("nan"),
+        "ece": calibration_error(bins),
+        "cost": float(((judged.probabilities > 0.5) != positive).mean()),
+    }
+
+
+def best_f1(ranks: FloatArray, truth: IntArray) -> float:
+    """Return the F1 of the best threshold chosen in hindsight.
+
+    >>> best_f1(np.array([0.1, 0.4, 0.3, 0.9]), np.array([0, 1, 0, 1]))
+    1.0
+    """
+    order = np.argsort(-ranks, kind="stable")
+    sorted_ranks, sorted_truth = ranks[order], truth[order]
+    last = np.append(sorted_ranks[1:] != sorted_ranks[:-1], True)  # a threshold cannot part equal ranks
+    hits = np.cumsum(sorted_truth)[last]
+    alerts = (np.arange(len(truth)) + 1)[last]
+    return float((2.0 * hits / (alerts + truth.sum())).max()) if truth.any() else 0.0
+
+
+def score(decider: Decider, split: SplitSet, settings: dict[str, Any]) -> dict[str, float]:
+    """Return the mean of each measure over draws, at each factor, and the F1 on thinned rows."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for arrivals in streams(split, factors=settings["factors"], n_draws=settings["draws"], n_rows=settings["n_rows"]):
+        found.setdefault(f"{arrivals.factor}", []).append(outcome(decider(arrivals), split.test_labels[arrivals.rows]))
+    means = {
+        f"{measure}.{factor}": float(np.nanmean([draw[measure] for draw in draws]))
+        for factor, draws in found.items()
+        for measure in MEASURES
+    }
+    for arrivals in thinned(split, factors=settings["factors"]):
+        means[f"thinned.{arrivals.factor}"] = outcome(decider(arrivals), split.test_labels[arrivals.rows])["f1"]
+    return means
