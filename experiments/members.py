@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import t as student
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.metrics import average_precision_score
@@ -24,6 +23,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
+from experiments.significance import corrected_p_value
 from obil.arrays import FloatArray
 from obil.data.gaussian_stream import GaussianClasses
 from obil.data.named_sets import NamedSet, load_named
@@ -171,20 +171,6 @@ def _known_figures(results: list[tuple[Cell, dict[str, Any]]], settings: Setting
         every = [value for key, value in measured.items() if key.split(".")[2] == measure]
         found[f"known.lowest_{measure}"], found[f"known.highest_{measure}"] = min(every), max(every)
     return found
-
-
-def corrected_p_value(differences: FloatArray, *, test_share: float) -> float:
-    """Return the one-sided p value that the mean difference is below 0, for splits that overlap (Nadeau, Bengio 2003).
-
-    >>> round(corrected_p_value(np.array([-1.0, -1.2, -0.8]), test_share=0.3), 3)
-    0.006
-    """
-    n = len(differences)
-    variance = float(differences.var(ddof=1))
-    if n < 2 or variance == 0.0:
-        return float(differences.mean() >= 0.0)
-    statistic = differences.mean() / np.sqrt(variance * (1.0 / n + test_share / (1.0 - test_share)))
-    return float(student.cdf(statistic, n - 1))
 
 
 def table(figures: dict[str, float], settings: Settings) -> str:

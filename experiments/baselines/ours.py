@@ -1,0 +1,82 @@
+"""Name OBIL's forms, each with its tracker, and the two ceilings: the oracle prior, and a threshold in hindsight."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from experiments.baselines.network import Prepared
+from experiments.protocol import Arrivals, Decider, Judged, SplitSet
+from obil.arrays import FloatArray
+from obil.bayes.costs import EQUAL_COSTS
+from obil.bayes.posterior import posteriors_at
+from obil.estimators.obil_classifier import OBILClassifier
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.model.ratio_model import RatioModel, as_ratio_model
+from obil.policy import CostPolicy, FBetaPolicy, Policy
+from obil.prior import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker
+
+Follow = Callable[[RatioModel, float], PriorTracker]  # a model and the true prior, which only an oracle looks at
+
+COST, F1 = CostPolicy(EQUAL_COSTS), FBetaPolicy()
+ALGORITHM_2: Follow = lambda model, _: Algorithm2().start(model.prior_)  # noqa: E731
+BANK: Follow = lambda model, _: BayesBank().start(model.prior_)  # noqa: E731
+SAFE: Follow = lambda model, _: SafeTracker.for_model(model).start(model.prior_)  # noqa: E731
+STATIC: Follow = lambda model, _: FixedPrior().start(model.prior_)  # noqa: E731
+ORACLE: Follow = lambda _, prior: FixedPrior().start(prior)  # noqa: E731
+
+FORMS: dict[str, dict[str, tuple[Follow, Policy]]] = {
+    "paper": {
+        "OBIL paper, Algorithm 2": (ALGORITHM_2, COST),
+        "OBIL paper, bank": (BANK, COST),
+        "OBIL paper, oracle prior": (ORACLE, COST),
+    },
+    "default": {
+        "OBIL default, bank": (BANK, F1),
+        "OBIL default, safe": (SAFE, F1),
+        "OBIL default, no adaptation": (STATIC, F1),
+        "OBIL default, oracle prior": (ORACLE, F1),
+    },
+    "boosted": {
+        "OBIL boosting, safe": (SAFE, F1),
+        "OBIL boosting, bank": (BANK, F1),
+        "OBIL boosting, oracle prior": (ORACLE, F1),
+    },
+}
+
+
+def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, Decider], FloatArray]:
+    """Fit one of OBIL's models; return its forms as deciders, and its log ratios of the held-out rows, (n,)."""
+    if family == "boosted":
+        estimator = HistGradientBoostingClassifier(random_state=split.seed)
+        fitted: Any = RatioClassifier(estimator, views=True, random_state=split.seed)
+        fitted.fit(data.unfilled, data.labels)
+        test: Any = data.unfilled_test
+    else:
+        member = "paper" if family == "paper" else "tabular"
+        fitted = OBILClassifier(member=member, random_state=split.seed).fit(split.train, split.train_labels)
+        test = split.test
+    model = as_ratio_model(fitted)
+    ratios = fitted.log_ratios(test)
+    views = model.views(test) if model.view_members else None
+    return {
+        name: _decider(model, ratios, views, follow, policy) for name, (follow, policy) in FORMS[family].items()
+    }, ratios[:, 1]
+
+
+def _decider(
+    model: RatioModel, log_ratios: FloatArray, views: FloatArray | None, follow: Follow, policy: Policy
+) -> Decider:
+    """Return how a stream is decided: each row at the prior from before it, then the row votes."""
+    bound = policy.bind(model.holdout_, positive=1)
+
+    def decide(arrivals: Arrivals) -> Judged:
+        tracker = follow(model, arrivals.prior)
+        ratios = log_ratios[arrivals.rows]
+        priors = tracker.update_many(ratios, views=None if views is None else views[arrivals.rows])
+        own = ratios[:, 1]
+        alerts = own > bound.log_thresholds(np.ascontiguousarray(priors[:, 1]))
+        return Judged(alerts, posteriors_at(ratios, priors)[:, 1], own)
+
+    return decide

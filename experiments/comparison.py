@@ -1,0 +1,213 @@
+"""Hold OBIL against every baseline on the paper's sets, matched and shifted: its Tables II to IV, VIII and Figure 2.
+
+Each method is fitted once a split, tuned on a validation part, and decides streams drawn from the held-out rows at
+five imbalance ratios; the paper's own protocol, thinning the held-out rows, is scored beside it.
+"""
+
+import time
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from experiments import comparison_page
+from experiments.baselines.corrected import corrected
+from experiments.baselines.network import prepare
+from experiments.baselines.ours import FORMS, fit_ours
+from experiments.baselines.trained import ON_UNFILLED, TRAINED, VANILLA
+from experiments.baselines.tuning import Tuned, decisions, tuned
+from experiments.protocol import (
+    Arrivals,
+    Decider,
+    Judged,
+    best_f1,
+    present_sets,
+    score,
+    split_set,
+    streams,
+)
+from experiments.runner import Cell, Settings
+from experiments.significance import corrected_p_value, holm, signed_rank_p_value
+from obil.arrays import FloatArray
+
+BASELINES = ("vanilla", *TRAINED)
+CORRECTIONS = (
+    "threshold moving",
+    "logit adjustment",
+    "BBSE",
+    "RLLS",
+    "MLLS + BCTS",
+    "MLLS + BCTS, F1 threshold",
+)
+OURS = tuple(form for forms in FORMS.values() for form in forms)
+HINDSIGHT = {"default": "OBIL default, best threshold in hindsight", "vanilla": "vanilla, best threshold in hindsight"}
+ORACLE, STATIC = "OBIL default, oracle prior", "OBIL default, no adaptation"
+CEILINGS = ("OBIL paper, oracle prior", "OBIL boosting, oracle prior", ORACLE, *HINDSIGHT.values())
+CONTENDERS = tuple(method for method in (*BASELINES, *CORRECTIONS, *OURS) if method not in CEILINGS)
+COMPARED = {"bank": "OBIL default, bank", "safe": "OBIL default, safe"}
+TUNED_BOOSTING = "boosting, tuned threshold"
+
+Results = list[tuple[Cell, dict[str, Any]]]
+
+
+def missing(settings: Settings) -> str | None:
+    """Return why this experiment cannot run here, or None; a set that is not at hand is left out."""
+    if find_spec("torch") is None:
+        return "networks are trained with torch: pip install 'obil[torch]'"
+    return None if present_sets(settings["sets"]) else "none of the data sets is at hand: set OBIL_DATA"
+
+
+def cells(settings: Settings) -> list[Cell]:
+    """List the work: one family of methods on one split of one set, the slow ones first."""
+    families = ("default", "OverBagging", *FORMS, *BASELINES)
+    return [
+        {"set": name, "split": split, "family": family}
+        for split in range(settings["splits"])
+        for name in present_sets(settings["sets"])
+        for family in dict.fromkeys(families)
+    ]
+
+
+def run(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Fit one family and score its members; scores are nested by method."""
+    import torch  # noqa: PLC0415  # only where networks are trained
+
+    torch.set_num_threads(1)
+    split = split_set(cell["set"], cell["split"], settings["test_share"])
+    data, family = prepare(split), cell["family"]
+    started = time.perf_counter()
+    with threadpool_limits(1):
+        deciders: dict[str, Decider]
+        ranks: FloatArray | None = None
+        setting = ""
+        if family in FORMS:
+            deciders, ranks = fit_ours(family, split, data)
+        else:
+            unfilled = family in ON_UNFILLED
+            found = tuned(TRAINED.get(family, VANILLA), data, seed=split.seed, unfilled=unfilled)
+            setting = found.setting
+            deciders = {family: _static(found, data.unfilled_test if unfilled else data.test)}
+            if family == "vanilla":
+                deciders |= corrected(found, data)
+                ranks = found.model.predict_proba(data.test)[:, 1]
+        seconds = time.perf_counter() - started
+        scores = {method: score(decider, split, settings) for method, decider in deciders.items()}
+    if family in HINDSIGHT and ranks is not None:
+        scores[HINDSIGHT[family]] = _in_hindsight(ranks, cell, settings)
+    counts = {"positives": int(split.test_labels.sum()), "rows": len(split.test_labels)}
+    return {"scores": scores, "setting": setting, "seconds": seconds, **counts}
+
+
+def _static(found: Tuned, test: FloatArray) -> Decider:
+    """Return a decider that never adapts."""
+    alerts = decisions(found.model, test).astype(bool)
+    probabilities = np.asarray(found.model.predict_proba(test)[:, 1])
+
+    def decide(arrivals: Arrivals) -> Judged:
+        own = probabilities[arrivals.rows]
+        return Judged(alerts[arrivals.rows], own, own)
+
+    return decide
+
+
+def _in_hindsight(ranks: FloatArray, cell: Cell, settings: Settings) -> dict[str, float]:
+    """Return the F1 of the best threshold for each stream, chosen with its labels."""
+    split = split_set(cell["set"], cell["split"], settings["test_share"])
+    found: dict[str, list[float]] = {}
+    for arrivals in streams(split, factors=settings["factors"], n_draws=settings["draws"], n_rows=settings["n_rows"]):
+        best = best_f1(ranks[arrivals.rows], split.test_labels[arrivals.rows])
+        found.setdefault(f"f1.{arrivals.factor}", []).append(best)
+    return {key: float(np.mean(values)) for key, values in found.items()}
+
+
+def figures(results: Results, settings: Settings) -> dict[str, float]:
+    """Name means over splits, their spread, the tests against the best, and the figures that have bounds."""
+    names = [name for name in settings["sets"] if any(cell["set"] == name for cell, _ in results)]
+    found: dict[str, float] = {}
+    pooled: dict[str, dict[str, FloatArray]] = {}
+    for name in names:
+        own = _by_method([(cell, result) for cell, result in results if cell["set"] == name])
+        pooled[name] = own
+        for key, values in own.items():
+            if not key.startswith(("f1.", "thinned.")) and not _is_shown(key, settings):
+                continue
+            found[f"{key}.{name}"] = float(np.nanmean(values))
+            if not key.startswith(("ece.", "cost.")):
+                found[f"sd.{key}.{name}"] = float(np.nanstd(values, ddof=1)) if len(values) > 1 else 0.0
+        for measure in ("f1", "gmean", "auprc"):
+            for factor in _shown(settings) if measure == "f1" else (1.0,):
+                found |= _against_best(own, f"{measure}.{factor}", name, settings)
+        of_set = [result for cell, result in results if cell["set"] == name]
+        found[f"positives.{name}"] = float(np.mean([result["positives"] for result in of_set]))
+        found[f"held_out.{name}"] = float(np.mean([result["rows"] for result in of_set]))
+        for family in dict.fromkeys(cell["family"] for cell, _ in results):
+            spent = [r["seconds"] for c, r in results if c["set"] == name and c["family"] == family]
+            found[f"seconds.{family}.{name}"] = float(np.mean(spent))
+    return found | _bounded(pooled, settings)
+
+
+def _is_shown(key: str, settings: Settings) -> bool:
+    """Return whether a measure beside F1 belongs to a table: matched, and at the ends of the shift."""
+    return any(f".{factor}." in key for factor in _shown(settings))
+
+
+def _shown(settings: Settings) -> tuple[float, ...]:
+    return min(settings["factors"]), 1.0, max(settings["factors"])
+
+
+def _by_method(results: Results) -> dict[str, FloatArray]:
+    """Return the values over splits of each measure, factor and method."""
+    found: dict[str, list[float]] = {}
+    for _, result in sorted(results, key=lambda one: one[0]["split"]):
+        for method, scores in result["scores"].items():
+            for key, value in scores.items():
+                found.setdefault(f"{key}.{method}", []).append(value)
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def _against_best(own: dict[str, FloatArray], key: str, name: str, settings: Settings) -> dict[str, float]:
+    """Return the p value of each contender against the best one, by signed ranks with Holm's correction."""
+    values = {method: own[f"{key}.{method}"] for method in CONTENDERS if f"{key}.{method}" in own}
+    best = max(values, key=lambda method: values[method].mean())
+    others = [method for method in values if method != best]
+    differences = {method: values[method] - values[best] for method in others}
+    by_rank = holm(np.array([signed_rank_p_value(differences[method]) for method in others]))
+    found = {f"p.{key}.{method}.{name}": float(p) for method, p in zip(others, by_rank, strict=True)}
+    for method in others:
+        one_sided = corrected_p_value(differences[method], test_share=settings["test_share"])
+        found[f"nb.{key}.{method}.{name}"] = min(2.0 * min(one_sided, 1.0 - one_sided), 1.0)
+    found[f"p.{key}.{best}.{name}"] = 1.0
+    return found
+
+
+def _bounded(pooled: dict[str, dict[str, FloatArray]], settings: Settings) -> dict[str, float]:
+    """Return what the default owes: nearness to the oracle, the tuned boosting, and gains over not adapting."""
+
+    def everywhere(method: str) -> FloatArray:
+        return np.array([pooled[name][f"f1.{f}.{method}"].mean() for name in pooled for f in settings["factors"]])
+
+    found: dict[str, float] = {}
+    for short, method in COMPARED.items():
+        found[f"below_oracle.{short}"] = float((everywhere(ORACLE) - everywhere(method)).mean())
+        found[f"above_boosting.{short}"] = float((everywhere(method) - everywhere(TUNED_BOOSTING)).mean())
+        for factor in (min(settings["factors"]), max(settings["factors"])):
+            key = f"f1.{factor}"
+            gains = {name: own[f"{key}.{method}"] - own[f"{key}.{STATIC}"] for name, own in pooled.items()}
+            every = np.concatenate(list(gains.values()))
+            found[f"gain.adapting.{factor}.{short}"] = float(every.mean())
+            found[f"p.adapting.{factor}.{short}"] = signed_rank_p_value(every, alternative="greater")
+            for name, gain in gains.items():
+                found[f"gain.adapting.{factor}.{short}.{name}"] = float(gain.mean())
+    return found
+
+
+def table(figures: dict[str, float], settings: Settings) -> str:
+    """Write every table as Markdown."""
+    return comparison_page.tables(figures, settings)
+
+
+def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+    """Draw F1 against the shift."""
+    return {"shift_severity": comparison_page.severity(record["figures"], record["settings"])}
