@@ -116,7 +116,10 @@ def test_a_missed_bound_counts_and_an_absent_figure_too() -> None:
 
 @pytest.mark.parametrize("name", runner.EXPERIMENTS)
 def test_committed_results_belong_to_the_committed_settings(name: str, tmp_path: Path) -> None:
-    record = json.loads((ROOT / "experiments" / "results" / f"{name}.json").read_text())
+    path = ROOT / "experiments" / "results" / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"no full run of {name} is committed")
+    record = json.loads(path.read_text())
     module, settings, bounds = runner.load(name, quick=False)
     assert record["settings"] == settings
     assert record["bounds"] == bounds
