@@ -28,6 +28,7 @@ TRACKERS = (PRINTED, "bank", "SafeTracker", *FROM_HOLDOUT)
 METHODS = (ORACLE, *TRACKERS, "SMOTE")
 SHARES = (50, 90)  # per cent of the step
 POINT_EVERY = 10
+F1_FROM = 10  # of the points: before row 100 there is hardly a positive
 EDGES = ("low", "middle", "high")
 LOOK = {  # colour, line style, name in the legend
     ORACLE: ("black", "-", "truth, oracle"),
@@ -145,7 +146,8 @@ def pictures(record: dict[str, Any]) -> dict[str, Figure]:
             _draw(prior, curves["row"], edges, method)
             _draw(threshold, curves["row"], [_threshold(edge) for edge in edges], method)
         for method in F1_CURVES:
-            _draw(f1, curves["row"], _edges(curves, f"f1.{separation}.{method}"), method)
+            edges = [edge[F1_FROM:] for edge in _edges(curves, f"f1.{separation}.{method}")]
+            _draw(f1, curves["row"][F1_FROM:], edges, method)
         prior.set(title=f"(a) prior, separation {separation:g}", ylabel="P(1)", ylim=(0.0, 0.3))
         threshold.set(title=f"(b) threshold, separation {separation:g}", ylabel="Qc (1 - P) / P")
         threshold.set(yscale="log", ylim=(2.0, 200.0))
