@@ -121,10 +121,10 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     parts = [
         f"**Regret along a drift**: two normal classes {settings['regret_separation']:g} apart, Qc = 1; a bounded walk "
         f"of {walk['step_size']:g} a row between {walk['low']:g} and {walk['high']:g} from {walk['start']:g}, where "
-        f"all start, another walk in every one of {settings['measured_runs']} runs. Mean expected cost beyond that of the "
-        f"oracle (in brackets: {low:.0%} to {high:.0%} of the runs). Second / first: regret of the second half of the "
-        f"rows over that of the first; linear growth gives 1, sqrt(T log T) {by_root:.2f}. LA with the known prior and "
-        "the exact ratio is the oracle; with a ratio fitted by logistic regression on "
+        f"all start, another walk in every one of {settings['measured_runs']} runs. Mean expected cost beyond that of "
+        f"the oracle (in brackets: {low:.0%} to {high:.0%} of the runs). Second / first: regret of the second half of "
+        f"the rows over that of the first; linear growth gives 1, sqrt(T log T) {by_root:.2f}. LA with the known prior "
+        "and the exact ratio is the oracle; with a ratio fitted by logistic regression on "
         f"{settings['training_rows']:,} rows, its regret is the ratio's error alone. SafeTracker has neither views nor "
         "labels: it is its slow bank. BBSE estimates from the first row on, with "
         f"{settings['holdout_rows']:,} held-out rows. The picture shows {settings['runs']} runs along one walk, the "
@@ -276,7 +276,10 @@ def _draw_curves(cumulative: Axes, each: Axes, curves: dict[str, list[float]], s
     through_the_end = root * curves["cumulative.bank.middle"][-1] / root[-1]
     cumulative.plot(rows, through_the_end, color=COLOURS["black"], linewidth=0.9, label=REFERENCE_LABEL)
     cumulative.set(title="(a) cumulative regret along the drift", ylabel="expected cost beyond the oracle")
-    each.set(title=f"(b) regret a row, mean of the last {settings['smoothing_rows']} rows", ylabel="a row")
+    each.set(
+        title=f"(b) regret a row, mean of the last {settings['smoothing_rows']} rows",
+        ylabel="expected cost a row beyond the oracle",
+    )
 
 
 def _draw_growth(panel: Axes, path: str, figures: dict[str, float], settings: Settings) -> None:
