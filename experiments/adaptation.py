@@ -125,7 +125,8 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         "(standard deviation). Excess: expected cost in closed form over the oracle's, whole path. The oracle knows "
         "the prior and minimises the cost; it does not maximise F1, which wants lower thresholds, so that a tracker "
         "that overestimates the prior can pass it in F1 and lose in cost. The picture shows the median and the "
-        f"{settings['band'][0]:.0%} to {settings['band'][1]:.0%} band of the first {settings['runs']} runs.\n"
+        f"{settings['band'][0]:.0%} to {settings['band'][1]:.0%} band of the first {settings['runs']} runs, F1 from "
+        f"row {F1_FROM * POINT_EVERY} on.\n"
     )
     for separation in settings["separations"]:
         parts.append(f"Separation {separation:g}:\n\n" + _f1_table(figures, separation))
