@@ -42,8 +42,8 @@ def tables(figures: Figures, settings: Settings) -> str:
     head = (
         f"Means over {settings['splits']} stratified, duplicate-safe splits ({settings['test_share']:.0%} held out) "
         f"and {settings['draws']} streams of {settings['n_rows']:,} rows at each imbalance ratio, drawn from the "
-        "held-out rows; each row is decided with what was known before it. Every baseline was tuned on a validation part over "
-        "at most six settings. In brackets: the paper's figure. **Bold**: the best that could be deployed; ~: not "
+        "held-out rows; each row is decided with what was known before it. Every baseline was tuned on a "
+        "validation part over at most six settings. In brackets: the paper's figure. **Bold**: the best that could be deployed; ~: not "
         f"significantly different from it (Wilcoxon signed-rank over splits, Holm's correction, {SIGNIFICANT:.0%}). "
         "Below the line: ceilings, which know what nobody knows."
         + (f" Not at hand, so left out: {', '.join(absent)}." if absent else "")
