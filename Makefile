@@ -4,7 +4,7 @@ EXTRAS ?= data,dev,experiments
 BIN := .venv/bin
 PYTEST_MARKS := $(if $(filter all,$(EXTRAS)),,-m "not slow")
 
-.PHONY: demo test check bench experiments clean
+.PHONY: demo test check bench experiments reproduce clean
 
 demo: .venv/.installed-data
 	$(BIN)/obil demo
@@ -24,6 +24,10 @@ bench: .venv/.installed-$(EXTRAS)
 experiments: .venv/.installed-$(EXTRAS)
 	$(BIN)/python -m experiments trackers --check
 	$(BIN)/python -m experiments cifar_stream --check
+
+# Draws every table and figure of the docs from the committed results, computing nothing.
+reproduce: .venv/.installed-$(EXTRAS)
+	$(BIN)/python -m experiments all --render
 
 .venv/.installed-%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

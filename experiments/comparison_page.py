@@ -42,18 +42,15 @@ def tables(figures: Figures, settings: Settings) -> str:
     head = (
         f"Means over {settings['splits']} stratified, duplicate-safe splits ({settings['test_share']:.0%} held out) "
         f"and {settings['draws']} streams of {settings['n_rows']:,} rows at each imbalance ratio, drawn from the "
-        "held-out rows; each row is decided with what was known before it. Every baseline was tuned on a "
-        "validation part over at most six settings. In brackets: the paper's figure. **Bold**: the best that could be deployed; ~: not "
-        f"significantly different from it (Wilcoxon signed-rank over splits, Holm's correction, {SIGNIFICANT:.0%}). "
-        "Below the line: ceilings, which know what nobody knows."
-        + (f" Not at hand, so left out: {', '.join(absent)}." if absent else "")
-        + (
-            f" Marked *: fewer than {settings['fewest_positives']} positives are held out, so a figure says little."
-            if few
-            else ""
-        )
-        + "\n"
+        "held-out rows; each row is decided with what was known before it. Every baseline was tuned on a validation "
+        "part over at most six settings. In brackets: the paper's figure. **Bold**: the best that could be deployed; "
+        "~: not significantly different from it (Wilcoxon signed-rank over splits, Holm's correction, "
+        f"{SIGNIFICANT:.0%}). In italics: ceilings, which know what nobody knows."
     )
+    if absent:
+        head += f" Left out, because not at hand or not finished: {', '.join(absent)}."
+    if few:
+        head += f" Marked *: fewer than {settings['fewest_positives']} positives held out, so a figure says little."
     titles = {
         "f1.1.0": ("## F1, matched", paper_claims.MATCHED_F1),
         f"f1.{low}": (f"## F1 where positives are more common (Qp x {low:g})", paper_claims.COMMONER_F1),
@@ -61,7 +58,7 @@ def tables(figures: Figures, settings: Settings) -> str:
         "gmean.1.0": ("## G-mean, matched", paper_claims.MATCHED_GMEAN),
         "auprc.1.0": ("## AUPRC, matched", paper_claims.MATCHED_AUPRC),
     }
-    parts = [head]
+    parts = [head + "\n"]
     for key, (title, claims) in titles.items():
         parts += [title + "\n", _by_set(figures, key, sets, claims, few)]
     parts += ["## All shifts\n", _shifts(figures, sets, settings)]

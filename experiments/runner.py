@@ -101,6 +101,11 @@ def load(name: str, *, quick: bool, folder: Path = FOLDER) -> tuple[Any, Setting
     return module, settings, {} if quick else config.get("bounds", {})
 
 
+def has_run(name: str, *, quick: bool = False) -> bool:
+    """Return whether an experiment has left its JSON."""
+    return (_folder(quick) / f"{name}.json").exists()
+
+
 def render(name: str, *, quick: bool = False) -> None:
     """Write the Markdown table of an experiment and draw its pictures, from its JSON alone."""
     module, _, _ = load(name, quick=quick)

@@ -1,0 +1,41 @@
+"""Pages hold what the results hold, and the examples in the experiments' own words are true."""
+
+import doctest
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
+pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed")
+from experiments import pages
+
+TEMPLATES = sorted(pages.TEMPLATES.glob("*.md"))
+
+
+@pytest.mark.parametrize("name", ["pages", "protocol", "significance"])
+def test_examples_are_true(name: str) -> None:
+    failed, tried = doctest.testmod(import_module(f"experiments.{name}"))
+    assert tried > 0
+    assert failed == 0
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
+def test_a_committed_page_is_the_template_filled(template: Path) -> None:
+    assert (pages.PAGES / template.name).read_text() == pages.filled(template)
+
+
+def test_a_figure_that_no_file_holds_cannot_stand_on_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("{{ trackers no.such.figure | .2f }}")
+    with pytest.raises(KeyError, match=r"no\.such\.figure"):
+        pages.filled(page)
+    page.write_text("{{ table trackers / No such heading }}")
+    with pytest.raises(KeyError, match="No such heading"):
+        pages.filled(page)
+
+
+def test_figures_are_formatted_and_an_unfinished_run_is_marked(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("imbalance {{ data_sets imbalance.yeast4 | .1f }}, {{ nothing at.all | .1f }}")
+    assert pages.filled(page).endswith(f"imbalance 28.1, {pages.UNFINISHED}")
