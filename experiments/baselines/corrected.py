@@ -5,6 +5,7 @@ the prior are given the whole stream as one batch before they decide its first r
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
@@ -18,7 +19,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
 from obil.model.holdout import Holdout
 from obil.policy import FBetaPolicy
-from obil.prior import BBSE
+from obil.prior import BBSE, PriorTracker
 from obil.prior.passes import estimate_from_rows
 from obil.ratio.linear import SLOPE_SD, fit_linear
 
@@ -39,18 +40,20 @@ def corrected(network: Tuned, data: Prepared) -> dict[str, Decider]:
     map_ = fit_linear(_log_ratios(honest - odds), labels, np.ones(len(labels)), slope_sd=SLOPE_SD)
     calibrated = map_.apply(_log_ratios(honest - odds)), map_.apply(_log_ratios(test - odds))
 
-    def bbse(ratios: FloatArray) -> float:
+    def voted(make: Callable[..., PriorTracker], ratios: FloatArray, **choices: Any) -> float:
+        """Return the prior by votes; where the network's votes tell nothing, that of training."""
         try:
-            tracker = BBSE.from_holdout(sharpened[0], labels, prior=prior, window=len(ratios))
-        except InvalidInputError:  # a network that calls nothing positive has hard votes that tell nothing
-            tracker = BBSE.from_holdout(sharpened[0], labels, prior=prior, window=len(ratios), soft=True)
+            tracker = make(sharpened[0], labels, prior=prior, window=len(ratios), **choices)
+        except InvalidInputError:
+            return prior
         tracker.update_many(ratios)
         return float(tracker.prior[1])
 
+    def bbse(ratios: FloatArray) -> float:
+        return voted(BBSE.from_holdout, ratios, soft=not _tells_apart(sharpened[0], prior))
+
     def rlls(ratios: FloatArray) -> float:
-        tracker = RLLS.from_holdout(sharpened[0], labels, prior=prior, window=len(ratios))
-        tracker.update_many(ratios)
-        return float(tracker.prior[1])
+        return voted(RLLS.from_holdout, ratios)
 
     def mlls(ratios: FloatArray) -> float:
         return float(estimate_from_rows(ratios).prior[1])
@@ -64,6 +67,12 @@ def corrected(network: Tuned, data: Prepared) -> dict[str, Decider]:
         "MLLS + BCTS": _at_prior(calibrated[1], mlls),
         "MLLS + BCTS, F1 threshold": _at_prior(calibrated[1], mlls, table.log_threshold),
     }
+
+
+def _tells_apart(log_ratios: FloatArray, prior: float) -> bool:
+    """Return whether hard votes at the training prior name both classes; a shy network names only the negative."""
+    votes = log_ratios[:, 1] + logit(prior) > 0.0
+    return bool(votes.any() and not votes.all())
 
 
 def _by_threshold(probabilities: FloatArray, threshold: float) -> Decider:
