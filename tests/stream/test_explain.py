@@ -18,6 +18,7 @@ from obil.stream.history import StreamHistory
 from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.stream_facts import LabelFacts, StreamFacts, WatchFacts, facts_of
 from tests.stream.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
+from tests.stream.row_by_row import add_row
 
 PAIR, TRIANGLE = pair_model(), triangle_model()
 QUIET = WatchFacts(20_000, -1.0, math.log(200.0), None, "No difference.")
@@ -51,7 +52,7 @@ def history_of(*levels: tuple[int, float], alarm_at: int | None = None) -> Strea
     for n, share in levels:
         for _ in range(n):
             evidence = 10.0 if alarm_at is not None and row >= alarm_at else -1.0
-            history.add_one([1.0 - share, share], 3.0, row % 100 < 100 * share, log_evidence=evidence)
+            add_row(history, [1.0 - share, share], 3.0, row % 100 < 100 * share, log_evidence=evidence)
             row += 1
     return history
 

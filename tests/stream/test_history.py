@@ -13,6 +13,7 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.stream.history import StreamHistory, watch_in_parts
 from obil.stream.online_classifier import watch_over
 from tests.stream.cases import pair_model, pair_scores
+from tests.stream.row_by_row import add_row
 
 
 def rows_of(n: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
@@ -30,7 +31,8 @@ def rows_of(n: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
 def one_by_one(rows: dict[str, Any]) -> StreamHistory:
     history = StreamHistory(rows["shares"].shape[1])
     for i in range(len(rows["shares"])):
-        history.add_one(
+        add_row(
+            history,
             rows["shares"][i].tolist(),
             float(rows["thresholds"][i]),
             bool(rows["alerts"][i]),
@@ -101,7 +103,7 @@ def test_infinite_thresholds_and_missing_ones_leave_a_gap() -> None:
     assert [bucket.threshold for bucket in history.buckets()] == [None, 2.0, 1.0]
     history = StreamHistory(2)
     history.add([[0.5, 0.5]] * 3, None, [False] * 3)
-    history.add_one([0.5, 0.5], None, False)
+    history.add([[0.5, 0.5]], None, [False])
     assert history.buckets()[0].threshold is None
     assert history.buckets()[0].log_evidence is None
     json.dumps(history.state(), allow_nan=False)
@@ -123,9 +125,9 @@ def test_a_restored_history_goes_on_bit_for_bit(cut: int) -> None:
     whole, start = one_by_one(rows), one_by_one({name: values[:cut] for name, values in rows.items()})
     restored = StreamHistory.from_state(3, json.loads(json.dumps(start.state())))
     for i in range(cut, 2_000):
-        restored.add_one(
-            rows["shares"][i].tolist(), float(rows["thresholds"][i]), bool(rows["alerts"][i]),
-            log_evidence=float(rows["log_evidence"][i]),
+        restored.add(
+            rows["shares"][i : i + 1], rows["thresholds"][i : i + 1], rows["alerts"][i : i + 1],
+            log_evidence=rows["log_evidence"][i : i + 1],
         )  # fmt: skip
     assert restored.state() == whole.state()
 
@@ -194,8 +196,6 @@ def test_rows_of_another_shape_change_nothing() -> None:
     ):
         with pytest.raises(InvalidInputError):
             history.add(shares, thresholds, alerts, log_evidence=evidence)
-    with pytest.raises(ValueError, match="zip"):
-        history.add_one([0.2, 0.3, 0.5], 0.0, False)
     with pytest.raises(InvalidInputError):
         StreamHistory(1)
     assert json.dumps(history.state()) == before

@@ -102,26 +102,6 @@ class StreamHistory:
             end += length
         return [*ends, n_rows] if n_rows else ends
 
-    def add_one(
-        self,
-        shares: Sequence[float],
-        threshold: float | None,
-        alert: bool,
-        *,
-        log_evidence: float | None = None,
-    ) -> None:
-        """Take in one decided row: its posterior as K plain floats, its threshold, and whether it was alerted."""
-        self._sums = [total + share for total, share in zip(self._sums, shares, strict=True)]
-        if threshold is not None and -math.inf < threshold < math.inf:
-            self._threshold_sum += threshold
-            self._n_thresholds += 1
-        if alert:
-            self._alerts += 1
-        self._evidence = log_evidence
-        self._in_open += 1
-        if self._in_open == self._length:
-            self._close()
-
     def add(
         self,
         shares: npt.ArrayLike,

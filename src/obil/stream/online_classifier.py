@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, PriorLike, as_log_ratios
 from obil.bayes.costs import Costs
-from obil.bayes.posterior import posterior_at, posteriors_at
+from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
@@ -29,6 +29,7 @@ from obil.stream.one_writer import OneWriter
 from obil.stream.outcome_tally import OutcomeTally
 from obil.stream.performance import Performance, performance_now, performance_over_window
 from obil.stream.stream_facts import facts_of
+from obil.stream.stream_record import StreamRecord
 
 STATE_FORMAT = 2
 HORIZON = 10_000  # rows that a label may come late
@@ -101,8 +102,8 @@ class OnlineClassifier:
             raise InvalidInputError(f"monitor must be True, False or one of {self._model.n_classes} classes")
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
-        self._tally = OutcomeTally()
-        self._history = StreamHistory(self._model.n_classes)
+        history = StreamHistory(self._model.n_classes)
+        self._record = StreamRecord(OutcomeTally(), history, positive=self._positive)
         self._rows = 0
         self._writer = OneWriter()
 
@@ -184,8 +185,9 @@ class OnlineClassifier:
 
     @property
     def history(self) -> StreamHistory:
-        """The whole stream so far, in 128 buckets at most."""
-        return self._history
+        """The whole stream so far, in 128 buckets at most; ask again after more rows."""
+        with self._writer.waiting():
+            return self._record.history
 
     @property
     def positive(self) -> Any:
@@ -285,7 +287,7 @@ class OnlineClassifier:
         with self._writer.waiting():
             model, prior, costs = self._model, self.prior, self.costs
             threshold, own = self._rule.log_threshold(prior), self._tracker.interval(level)
-            tally, trusted = OutcomeTally.from_state(self._tally.state()), self.trusted
+            tally, trusted = OutcomeTally.from_state(self._record.tally.state()), self.trusted
         known: dict[str, Any] = {
             "prior": prior,
             "interval": _widened(model, prior, own, level),
@@ -300,7 +302,7 @@ class OnlineClassifier:
     def explain(self, *, level: float = 0.9) -> ChangeReport:
         """Say what changed, since when, how sure that is, and what to do about it."""
         with self._writer.waiting():
-            return explain(facts_of(self, level=level), self._history)
+            return explain(facts_of(self, level=level), self._record.history)
 
     def state(self) -> dict[str, Any]:
         """Return a checkpoint as plain JSON values: restored, the stream goes on bit for bit."""
@@ -315,8 +317,8 @@ class OnlineClassifier:
                 "tracker": self._tracker.state(),
                 "monitor": None if self._monitor is None else self._monitor.state(),
                 "labels": self._ledger.state(),
-                "tally": self._tally.state(),
-                "history": self._history.state(),
+                "tally": self._record.tally.state(),
+                "history": self._record.history.state(),
                 "labels_since_alarm": list(self._since_alarm),
                 "model_since": self._model_since,
             }
@@ -362,7 +364,8 @@ class OnlineClassifier:
         if len(since_alarm) != fitted.n_classes or not all(type(one) is int and one >= 0 for one in whole):
             raise InvalidStateError("this state is damaged: what was counted since the alarm is no count")
         online._follow(tracker)
-        online._ledger, online._tally, online._history, online._rows = ledger, tally, history, rows
+        online._ledger, online._rows = ledger, rows
+        online._record = StreamRecord(tally, history, positive=positive)
         online._since_alarm, online._model_since = since_alarm, min(model_since, rows)
         return online
 
@@ -392,17 +395,14 @@ class OnlineClassifier:
         name = row if given_id is None else as_id(given_id)
         prior = self._vote(ratios, views)  # the prior from before the row: none votes on itself
         number, threshold, reachable = self._rule.decide_one(ratios, prior)
-        trusted = True
+        trusted, evidence = True, None
         if self._monitor is not None:
             trusted = self._monitor.trusted
             self._monitor.update_checked(ratios)
+            evidence = self._monitor.log_evidence
         self._rows += 1
         alert = number == self._positive
-        posterior = posterior_at(ratios, prior).tolist()
-        if self._positive is not None:
-            self._tally.add_one(posterior[self._positive], alert)
-        evidence = None if self._monitor is None else self._monitor.log_evidence
-        self._history.add_one(posterior, threshold, alert, log_evidence=evidence)
+        self._record.add_one(ratios, prior, threshold, alert, log_evidence=evidence)
         if self._ledger.horizon:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
@@ -429,13 +429,10 @@ class OnlineClassifier:
         first = self._rows
         priors = self._tracker.update_many(ratios, views=views)  # the prior before each row: none votes on itself
         numbers, thresholds, reachable = self._rule.decide(ratios, priors)
-        trusted, evidence = watch_in_parts(self._monitor, ratios, self._history.ends(len(ratios)))
+        trusted, evidence = watch_in_parts(self._monitor, ratios, self._record.history.ends(len(ratios)))
         self._rows += len(ratios)
         alerts = numbers == self._positive if self._positive is not None else np.zeros(len(ratios), dtype=bool)
-        posteriors = posteriors_at(ratios, priors)
-        if self._positive is not None:
-            self._tally.add(posteriors[:, self._positive], alerts)
-        self._history.add(posteriors, thresholds, alerts, log_evidence=evidence)
+        self._record.add(ratios, priors, thresholds, alerts, log_evidence=evidence)
         if self._ledger.horizon:
             self._ledger.remember(first, names, ratios, alerts)
         return Decisions(
@@ -489,8 +486,8 @@ class OnlineClassifier:
         age = self._rows - 1 - row
         if replaced is not None and replaced_propensity is not None:
             was_positive = replaced == self._positive
-            self._tally.add_label(alert, was_positive, propensity=replaced_propensity, age=age, sign=-1)
-        self._tally.add_label(alert, label == self._positive, propensity=propensity, age=age)
+            self._record.add_label(alert, was_positive, propensity=replaced_propensity, age=age, sign=-1)
+        self._record.add_label(alert, label == self._positive, propensity=propensity, age=age)
 
 
 def _widened(model: RatioModel, prior: FloatArray, own: FloatArray | None, level: float) -> FloatArray | None:

@@ -51,7 +51,6 @@ class OutcomeTally:
         self._kept = 1.0 - 1.0 / self._memory
         self._seen = 0
         self._sums = np.zeros((2, 4))  # (quiet, alerted) x Part
-        self._one, self._flag = np.zeros(1), np.zeros(1, dtype=np.bool_)  # one row is a batch of one
         self._labels = np.zeros((2, 2, 2))  # (quiet, alerted) x (negative, positive) x (weights, their squares)
         self.add(np.empty(0), np.empty(0, dtype=bool))  # compiles now, so that the first row does not wait
 
@@ -89,15 +88,12 @@ class OutcomeTally:
         # one row is looked at in a tenth of the time the array checks take
         if not _is_one_row(posteriors, alerts):
             posteriors, alerts = _checked(posteriors, alerts)
-        flags = np.ascontiguousarray(alerts)
-        _add(np.ascontiguousarray(posteriors), flags, self._kept, self._sums, self._labels)
-        self._seen += flags.size
+        self.add_checked(np.ascontiguousarray(posteriors), np.ascontiguousarray(alerts))
 
-    def add_one(self, posterior: float, alert: bool) -> None:
-        """Add one decided row: what `add` does, for a posterior that needs no check."""
-        self._one[0], self._flag[0] = posterior, alert
-        _add(self._one, self._flag, self._kept, self._sums, self._labels)
-        self._seen += 1
+    def add_checked(self, posteriors: FloatArray, alerts: npt.NDArray[np.bool_]) -> None:
+        """Do what `add` does with contiguous arrays that were checked already."""
+        _add(posteriors, alerts, self._kept, self._sums, self._labels)
+        self._seen += alerts.size
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
         """Add a true label, or take one back that was replaced (`sign=-1`).
