@@ -15,7 +15,8 @@ from obil.model.ratio_model import RatioModel
 from obil.monitor import LabelShiftMonitor
 from obil.policy import FBetaPolicy
 from obil.prior import BayesBank, SafeTracker
-from obil.stream.online_classifier import OnlineClassifier, monitored_rows
+from obil.stream.monitored_rows import monitored_rows
+from obil.stream.online_classifier import OnlineClassifier
 
 CLASSES = GaussianClasses.spread(2.5, n_features=6)
 NAMES = np.array(["fine", "fraud"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.stream.history import StreamHistory, watch_in_parts
-from obil.stream.online_classifier import watch_over
+from obil.stream.monitored_rows import watch_over
 from tests.stream.cases import pair_model, pair_scores
 from tests.stream.row_by_row import add_row
 

@@ -1,8 +1,7 @@
 """Score, decide, then let the row vote: a classifier whose threshold follows the prior."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,38 +9,30 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, PriorLike, as_log_ratios
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
-from obil.errors import InvalidInputError, InvalidStateError
-from obil.model.holdout import Holdout
+from obil.errors import InvalidInputError
 from obil.model.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
 from obil.monitor import LabelShiftMonitor
-from obil.policy import CostPolicy, Policy, policy_from_json
-from obil.prior import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker, restore_tracker
-from obil.prior.calibration_spread import calibration_variance, thinned_rows, widen
+from obil.policy import CostPolicy, Policy
+from obil.prior import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker
 from obil.prior.tracker import CompiledTracker
 from obil.stream.decision import Decision, Decisions
 from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.decision_rule import DecisionRule, class_number
 from obil.stream.explain import ChangeReport, explain
 from obil.stream.history import StreamHistory, watch_in_parts
-from obil.stream.label_ledger import LabelCounts, LabelLedger
+from obil.stream.label_ledger import Arrived, LabelCounts, LabelLedger, Remembered
+from obil.stream.monitored_rows import MONITOR_TOLERANCE as MONITOR_TOLERANCE  # noqa: PLC0414  # read from here too
+from obil.stream.monitored_rows import monitored_rows, watch_over
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
 from obil.stream.outcome_tally import OutcomeTally
-from obil.stream.performance import Performance, performance_now, performance_over_window
+from obil.stream.performance_report import PerformanceReport, performance_report, with_calibration_spread
+from obil.stream.saved_stream import SavedStream, read_stream, refused_as_damaged
+from obil.stream.silence import meaning_of_silence
 from obil.stream.stream_facts import facts_of
 from obil.stream.stream_record import StreamRecord
 
-STATE_FORMAT = 2
 HORIZON = 10_000  # rows that a label may come late
-MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
-MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
-
-
-class PerformanceReport(NamedTuple):
-    """What is to be expected of the next rows, and how good the last ones were."""
-
-    now: Performance
-    window: Performance
 
 
 class OnlineClassifier:
@@ -94,7 +85,8 @@ class OnlineClassifier:
         if costs is not None and policy is not None:
             raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
         self._rule = DecisionRule(self._model, CostPolicy(costs) if costs is not None else policy, self._positive)
-        self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, silence=self._meaning_of(silence))
+        meaning = meaning_of_silence(silence, self._model, self._positive)
+        self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, silence=meaning)
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
         self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
         self._monitor = (watch_over(self._model) if monitor else None) if isinstance(monitor, bool) else monitor
@@ -219,7 +211,7 @@ class OnlineClassifier:
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
         """Return the prior's interval for each class, (K, 2), with the calibrator's own uncertainty in it."""
-        return _widened(self._model, self.prior, self._tracker.interval(level), level)
+        return with_calibration_spread(self._tracker.interval(level), self._model, self.prior, level)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return posteriors at the current prior, (n, K), changing nothing."""
@@ -270,10 +262,7 @@ class OnlineClassifier:
             if arrived is None:
                 return False
             if not arrived.repeated and self._ledger.silence is None:  # else it is learned when its row leaves
-                self._learn(
-                    arrived.row, arrived.log_ratios, arrived.alert, number, arrived.propensity,
-                    replaced=arrived.replaced, replaced_propensity=arrived.replaced_propensity,
-                )  # fmt: skip
+                self._learn(arrived)
             return True
 
     def performance(self, *, level: float = 0.9) -> PerformanceReport:
@@ -285,19 +274,15 @@ class OnlineClassifier:
         if self._positive is None:
             raise InvalidInputError("performance speaks of one class against the rest: give positive=")
         with self._writer.waiting():
-            model, prior, costs = self._model, self.prior, self.costs
-            threshold, own = self._rule.log_threshold(prior), self._tracker.interval(level)
-            tally, trusted = OutcomeTally.from_state(self._record.tally.state()), self.trusted
-        known: dict[str, Any] = {
-            "prior": prior,
-            "interval": _widened(model, prior, own, level),
-            "log_threshold": math.inf if threshold is None else threshold,
-            "positive": self._positive,
-            "costs": costs if costs is not None and costs.n_classes == 2 else None,
-            "level": level,
-            "trusted": trusted,
-        }
-        return PerformanceReport(performance_now(model, **known), performance_over_window(tally, model, **known))
+            known: dict[str, Any] = {
+                "prior": self.prior,
+                "interval": self._tracker.interval(level),
+                "log_threshold": self.log_threshold,
+                "costs": self.costs,
+                "trusted": self.trusted,
+            }
+            model, tally = self._model, OutcomeTally.from_state(self._record.tally.state())
+        return performance_report(tally, model, positive=self._positive, level=level, **known)
 
     def explain(self, *, level: float = 0.9) -> ChangeReport:
         """Say what changed, since when, how sure that is, and what to do about it."""
@@ -307,66 +292,32 @@ class OnlineClassifier:
     def state(self) -> dict[str, Any]:
         """Return a checkpoint as plain JSON values: restored, the stream goes on bit for bit."""
         with self._writer.waiting():  # waits for a row that is being decided
-            return {
-                "format": STATE_FORMAT,
-                "kind": "online_classifier",
-                "classes": self._model.classes_.tolist(),
-                "positive": self._positive,
-                "policy": self._rule.policy.to_json(),
-                "rows": self._rows,
-                "tracker": self._tracker.state(),
-                "monitor": None if self._monitor is None else self._monitor.state(),
-                "labels": self._ledger.state(),
-                "tally": self._record.tally.state(),
-                "history": self._record.history.state(),
-                "labels_since_alarm": list(self._since_alarm),
-                "model_since": self._model_since,
-            }
+            return SavedStream(
+                n_rows=self._rows,
+                positive=self._positive,
+                policy=self._rule.policy,
+                tracker=self._tracker,
+                monitor=self._monitor,
+                ledger=self._ledger,
+                tally=self._record.tally,
+                history=self._record.history,
+                labels_since_alarm=self._since_alarm,
+                model_since=self._model_since,
+            ).state(self._model)
 
     @classmethod
     def from_state(cls, model: Any, state: Any) -> Self:
         """Return a classifier that goes on exactly where the one that made `state` stopped."""
         fitted = as_ratio_model(model)
-        if not isinstance(state, Mapping) or state.get("kind") != "online_classifier":
-            raise InvalidStateError("this is not the state of an online classifier")
-        if state.get("format") != STATE_FORMAT:
-            raise InvalidStateError(f"this version reads state format {STATE_FORMAT}, got {state.get('format')!r:.20}")
-        if state.get("classes") != fitted.classes_.tolist():
-            raise InvalidStateError(
-                f"this state belongs to classes {state.get('classes')!r:.80}, the model has {fitted.classes_.tolist()}"
-            )
-        rows, positive = state.get("rows"), state.get("positive")
-        if type(rows) is not int or rows < 0:
-            raise InvalidStateError(f"a state counts its rows, got {rows!r:.20}")
-        if positive is not None and (type(positive) is not int or not 0 <= positive < fitted.n_classes):
-            raise InvalidStateError(f"the positive class is a number below {fitted.n_classes}, got {positive!r:.20}")
-        try:
-            tracker, ledger = restore_tracker(state["tracker"]), LabelLedger.from_state(state["labels"])
-            tally, watched = OutcomeTally.from_state(state["tally"]), state["monitor"]
-            history = StreamHistory.from_state(fitted.n_classes, state["history"])
-            since_alarm, model_since = list(state["labels_since_alarm"]), state["model_since"]
-            monitor = False if watched is None else LabelShiftMonitor.from_state(monitored_rows(fitted), watched)
-            label = None if positive is None else fitted.classes_.tolist()[positive]
-            policy = policy_from_json(state["policy"])
-            online = cls(model, policy=policy, positive=label, tracker=FixedPrior(), monitor=monitor)
-        except (KeyError, TypeError, InvalidInputError) as error:
-            raise InvalidStateError(f"this state is damaged: {error}") from None
-        for name, part in (("tracker", tracker), ("labels", ledger)):
-            if part.n_classes != fitted.n_classes:
-                raise InvalidStateError(f"the {name} have {part.n_classes} classes, the model {fitted.n_classes}")
-        counted = {"history": history.n_rows, "tally": tally.n_seen or rows, "labels": ledger.next_row or rows}
-        for name, seen in counted.items():
-            if seen != rows:
-                raise InvalidStateError(f"this state is damaged: its {name} saw {seen} rows, the stream {rows}")
-        if online._monitor is not None and online._monitor.n_rows > rows:
-            raise InvalidStateError("this state is damaged: its monitor saw more rows than the stream has")
-        whole = [*since_alarm, model_since]
-        if len(since_alarm) != fitted.n_classes or not all(type(one) is int and one >= 0 for one in whole):
-            raise InvalidStateError("this state is damaged: what was counted since the alarm is no count")
-        online._follow(tracker)
-        online._ledger, online._rows = ledger, rows
-        online._record = StreamRecord(tally, history, positive=positive)
-        online._since_alarm, online._model_since = since_alarm, min(model_since, rows)
+        saved = read_stream(fitted, state)
+        label = None if saved.positive is None else fitted.classes_.tolist()[saved.positive]
+        watch = False if saved.monitor is None else saved.monitor
+        with refused_as_damaged():
+            online = cls(model, policy=saved.policy, positive=label, tracker=FixedPrior(), monitor=watch)
+        online._follow(saved.tracker)
+        online._ledger, online._rows = saved.ledger, saved.n_rows
+        online._record = StreamRecord(saved.tally, saved.history, positive=saved.positive)
+        online._since_alarm, online._model_since = saved.labels_since_alarm, saved.model_since
         return online
 
     def _follow(self, tracker: PriorTracker) -> None:
@@ -376,18 +327,6 @@ class OnlineClassifier:
             self._vote = tracker.update_checked  # log ratios of a model are checked when they are made
         else:
             self._vote = lambda ratios, views: tracker.update(ratios, views=views)
-
-    def _meaning_of(self, silence: Any) -> int | None:
-        if silence is None:
-            return None
-        names = self._model.classes_.tolist()
-        if isinstance(silence, str) and silence == "negative" and silence not in names:
-            if self._positive is None or len(names) != 2:
-                raise InvalidInputError(f'silence="negative" needs two classes: name one of {names} instead')
-            return 1 - self._positive
-        if silence not in names:
-            raise InvalidInputError(f'silence must be None, "negative" or one of {names}, got {silence!r:.40}')
-        return int(names.index(silence))
 
     def _decide_row(self, ratios: FloatArray, views: FloatArray | None, given_id: Any) -> Decision:
         """Decide one row: what `_decide_rows` does, without the arrays."""
@@ -406,7 +345,7 @@ class OnlineClassifier:
         if self._ledger.horizon:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
-                self._learn(left.row, left.log_ratios, left.alert, left.label, left.propensity)
+                self._learn(left)
         return Decision(
             id=name,
             label=self._model.classes_[number],
@@ -460,41 +399,26 @@ class OnlineClassifier:
             trusted=np.array([one.trusted for one in decided], dtype=bool),
         )
 
-    def _learn(
-        self,
-        row: int,
-        log_ratios: FloatArray,
-        alert: bool,
-        label: int,
-        propensity: float,
-        *,
-        replaced: int | None = None,
-        replaced_propensity: float | None = None,
-    ) -> None:
+    def _learn(self, known: Arrived | Remembered) -> None:
         """Pass a label on to those who can use it."""
+        row, label = known.row, known.label
+        replaced = known.replaced if isinstance(known, Arrived) else None
         if self._alarm_row is not None and row >= max(self._alarm_row, self._model_since):
             self._since_alarm[label] += 1
             if replaced is not None:
                 self._since_alarm[replaced] -= 1
         if isinstance(self._tracker, LearnsFromLabels):
             self._tracker.feedback(
-                log_ratios, label, propensity=propensity, row=row, replaced=replaced,
+                known.log_ratios, label, propensity=known.propensity, row=row, replaced=replaced,
                 counts_only=row < self._model_since,
             )  # fmt: skip
         if self._positive is None:
             return
         age = self._rows - 1 - row
-        if replaced is not None and replaced_propensity is not None:
-            was_positive = replaced == self._positive
-            self._record.add_label(alert, was_positive, propensity=replaced_propensity, age=age, sign=-1)
-        self._record.add_label(alert, label == self._positive, propensity=propensity, age=age)
-
-
-def _widened(model: RatioModel, prior: FloatArray, own: FloatArray | None, level: float) -> FloatArray | None:
-    """Return a tracker's interval with the calibrator's own uncertainty in it."""
-    if own is None:
-        return None
-    return widen(prior, own, calibration_variance(model.calibrator, model.holdout_, prior), level=level)
+        if isinstance(known, Arrived) and replaced is not None and known.replaced_propensity is not None:
+            was_positive, earlier = replaced == self._positive, known.replaced_propensity
+            self._record.add_label(known.alert, was_positive, propensity=earlier, age=age, sign=-1)
+        self._record.add_label(known.alert, label == self._positive, propensity=known.propensity, age=age)
 
 
 def _require_views(tracker: PriorTracker, model: RatioModel) -> int:
@@ -503,14 +427,3 @@ def _require_views(tracker: PriorTracker, model: RatioModel) -> int:
     if n_views and n_views != len(model.view_members):
         raise InvalidInputError(f"the tracker listens to {n_views} views, the model has {len(model.view_members)}")
     return n_views
-
-
-def watch_over(model: RatioModel) -> LabelShiftMonitor:
-    """Return a monitor for the streams of a model."""
-    return LabelShiftMonitor(monitored_rows(model), tolerance=MONITOR_TOLERANCE)
-
-
-def monitored_rows(model: RatioModel) -> Holdout:
-    """Return the held-out rows that a monitor compares a stream with: all, or as many as are enough."""
-    rows, holdout = thinned_rows(model.holdout_.labels, n_classes=model.n_classes, most=MONITOR_ROWS), model.holdout_
-    return Holdout(holdout.log_ratios[rows], holdout.labels[rows], holdout.weights[rows])

@@ -1,0 +1,20 @@
+"""Choose what a monitor compares a stream with, and set it watching."""
+
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel
+from obil.monitor import LabelShiftMonitor
+from obil.prior.calibration_spread import thinned_rows
+
+MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
+MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
+
+
+def watch_over(model: RatioModel) -> LabelShiftMonitor:
+    """Return a monitor for the streams of a model."""
+    return LabelShiftMonitor(monitored_rows(model), tolerance=MONITOR_TOLERANCE)
+
+
+def monitored_rows(model: RatioModel) -> Holdout:
+    """Return the held-out rows that a monitor compares a stream with: all, or as many as are enough."""
+    rows, holdout = thinned_rows(model.holdout_.labels, n_classes=model.n_classes, most=MONITOR_ROWS), model.holdout_
+    return Holdout(holdout.log_ratios[rows], holdout.labels[rows], holdout.weights[rows])
