@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.stream.decision_ids import as_id, as_ids
-from obil.stream.label_ledger import Arrived, LabelCounts, LabelLedger, Remembered
+from obil.stream.label_counts import LabelCounts
+from obil.stream.label_ledger import Arrived, LabelLedger, Remembered
 
 
 def ratios_of(n: int, n_classes: int = 2, seed: int = 0) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Remember decisions until their labels come: late, out of order, twice, contradicting, or never."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NoReturn, Self, TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +11,17 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, as_floats, as_log_ratios
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.stream.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, shown
+from obil.stream.label_counts import COUNTED, LabelCounts
+from obil.stream.label_values import as_propensity, as_whole_number
+from obil.stream.saved_ledger import KIND, STATE_FORMAT, read_ledger, require_ledger_state
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-STATE_FORMAT = 1
-KIND = "label_ledger"
 LARGEST_HORIZON = 10_000_000
 LARGEST_FIRST_ROW = 2**53
-LARGEST_NUMBER = 2**63  # of rows and of counts in a state; no stream counts there from LARGEST_FIRST_ROW
-SMALLEST_PROPENSITY = 1e-9  # a label that stands for more rows than that is a mistake
 SMALLEST_CAPACITY = 16
 
 _FLOAT64 = np.dtype(np.float64)
-_REAL = (int, float, np.integer, np.floating)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,19 +48,6 @@ class Arrived:
     replaced: int | None = None  # the earlier label, which is to be taken back
     replaced_propensity: float | None = None  # what the earlier label came with
     repeated: bool = False  # the same label came before: nothing is to be done
-
-
-@dataclass(frozen=True, slots=True)
-class LabelCounts:
-    """What became of the decisions and of the labels so far."""
-
-    labelled: int = 0  # decisions that got a label
-    unknown: int = 0  # labels for no decision that is remembered
-    repeated: int = 0  # labels that said the same again
-    replaced: int = 0  # labels that contradicted an earlier one
-    silent: int = 0  # decisions that left the horizon unlabelled, where silence means a class
-    superseded: int = 0  # decisions whose id a newer one took over within the horizon
-    pending: int = 0  # decisions that a label may still reach and none has
 
 
 class LabelLedger:
@@ -97,9 +82,9 @@ class LabelLedger:
     """
 
     def __init__(self, n_classes: int, *, horizon: int = 10_000, silence: int | None = None) -> None:
-        self._n_classes = _whole_number("n_classes", n_classes, 2, LARGEST_HORIZON)
-        self._horizon = _whole_number("horizon", horizon, 0, LARGEST_HORIZON)
-        self._silence = None if silence is None else _whole_number("silence", silence, 0, self._n_classes - 1)
+        self._n_classes = as_whole_number("n_classes", n_classes, 2, LARGEST_HORIZON)
+        self._horizon = as_whole_number("horizon", horizon, 0, LARGEST_HORIZON)
+        self._silence = None if silence is None else as_whole_number("silence", silence, 0, self._n_classes - 1)
         if self._silence is not None and self._horizon == 0:
             raise InvalidInputError("silence means a class only after a horizon of at least 1, got horizon 0")
         self._origin: int | None = None  # the row in slot 0 of a ring that has not wrapped yet
@@ -110,7 +95,7 @@ class LabelLedger:
         self._names = RowNames()
         self._came: dict[int, tuple[int, float]] = {}  # row: label, propensity
         self._stale: set[int] = set()  # unlabelled rows whose id a newer row took over
-        self._tally = dict.fromkeys(_COUNTED, 0)
+        self._tally = dict.fromkeys(COUNTED, 0)
 
     @property
     def n_classes(self) -> int:
@@ -197,8 +182,8 @@ class LabelLedger:
         replaces it; one that repeats it changes nothing, its propensity included.
         """
         name = as_id(id)
-        number = _whole_number("label", label, 0, self._n_classes - 1)
-        chance = _checked_propensity(propensity)
+        number = as_whole_number("label", label, 0, self._n_classes - 1)
+        chance = as_propensity(propensity)
         rows = self._rows()
         row = self._names.find(name, rows.start, rows.stop)
         if row is None:
@@ -238,21 +223,19 @@ class LabelLedger:
     @classmethod
     def from_state(cls, state: Any) -> Self:
         """Return a ledger that goes on exactly where the one that made `state` stopped."""
-        if not isinstance(state, Mapping) or state.get("kind") != KIND:
-            raise InvalidStateError("this is not the state of a label ledger")
-        if type(state.get("format")) is not int or state["format"] != STATE_FORMAT:
-            raise InvalidStateError(f"this version reads state format {STATE_FORMAT}, got {shown(state.get('format'))}")
-        if set(state) != _FIELDS:
-            raise InvalidStateError(
-                f"the state of a label ledger holds {sorted(_FIELDS)}, got {shown(list(state), 200)}"
-            )
+        require_ledger_state(state)
         try:
             ledger = cls(state["n_classes"], horizon=state["horizon"], silence=state["silence"])
         except InvalidInputError as error:
             raise InvalidStateError(f"this label ledger is damaged: {error}") from None
-        ledger._restore_rows(state)
-        ledger._restore_ids(state["ids"])
-        ledger._restore_labels(state["labels"], state["counts"])
+        saved = read_ledger(state, n_classes=ledger.n_classes, horizon=ledger.horizon, silence=ledger.silence)
+        if saved.rows is not None:
+            n = len(saved.rows)
+            ledger._make_room(saved.rows.start, n)
+            ledger._next = saved.rows.stop
+            ledger._ratios[:n], ledger._alerts[:n] = saved.log_ratios, saved.alerts
+        ledger._names, ledger._came, ledger._stale = saved.names, saved.came, saved.stale
+        ledger._tally = saved.counts
         return ledger
 
     def _rows(self) -> range:
@@ -274,7 +257,7 @@ class LabelLedger:
 
     def _checked_row(self, row: object) -> int:
         if self._next is None:
-            return _whole_number("the first row", row, 0, LARGEST_FIRST_ROW)
+            return as_whole_number("the first row", row, 0, LARGEST_FIRST_ROW)
         if isinstance(row, bool) or not isinstance(row, WHOLE) or row != self._next:
             raise InvalidInputError(f"rows are remembered in order, the next one is {self._next}, got {shown(row)}")
         return self._next
@@ -345,102 +328,9 @@ class LabelLedger:
         self._alerts[slots] = alerts[first_kept - row :]
         return left
 
-    def _restore_rows(self, state: Mapping[str, Any]) -> None:
-        alerts, values, end = state["alerts"], state["log_ratios"], state["next_row"]
-        if not isinstance(alerts, str) or set(alerts) - {"0", "1"}:
-            _damaged("alerts must be a text of 0 and 1, one a row")
-        n = len(alerts)
-        if n > self._horizon:
-            _damaged(f"{n} rows are more than the horizon of {self._horizon}")
-        if end is None and n == 0:
-            started = False
-        elif _is_count(end) and n <= end and (n > 0) == (self._horizon > 0):
-            started = True
-        else:
-            _damaged(f"next_row must be the number after the {n} rows, got {shown(end)}")
-        if not _is_list_of(values, int, float) or len(values) != n * (self._n_classes - 1):
-            _damaged(f"log_ratios must be {n * (self._n_classes - 1)} numbers for {n} rows")
-        try:
-            ratios = np.array(values, dtype=np.float64).reshape(n, self._n_classes - 1)
-        except OverflowError:
-            _damaged("log_ratios must be finite")
-        if not np.isfinite(ratios).all():
-            _damaged("log_ratios must be finite")
-        if started:
-            self._make_room(end - n, n)
-            self._next = end
-            self._ratios[:n, 1:] = ratios
-            self._alerts[:n] = [alert == "1" for alert in alerts]
-
-    def _restore_ids(self, ids: Any) -> None:
-        rows = self._rows()
-        if not _is_list_of(ids, int, str, type(None)) or len(ids) not in (0, len(rows)):
-            _damaged(f"ids must be none at all, or one for each of the {len(rows)} rows: a text, a number or null")
-        given = ids or [None] * len(rows)
-        try:
-            names = [row if name is None else as_id(name) for row, name in zip(rows, given, strict=True)]
-        except InvalidInputError as error:
-            _damaged(str(error))
-        for row, name in zip(rows, names, strict=True):
-            if name != row or self._names.id_of:
-                self._give_name(row, name, rows.start)
-
-    def _restore_labels(self, labels: Any, counts: Any) -> None:
-        rows = self._rows()
-        wrong = f"labels must be rows of the {len(rows)} in order, each with its class number and propensity"
-        if not _is_list_of(labels, list):
-            _damaged(wrong)
-        last = -1
-        for one in labels:
-            if len(one) != 3 or not _is_count(one[0]) or not last < one[0] < len(rows):
-                _damaged(f"{wrong}, got {shown(one)}")
-            try:
-                number = _whole_number("label", one[1], 0, self._n_classes - 1)
-                self._came[rows.start + one[0]] = (number, _checked_propensity(one[2]))
-            except InvalidInputError as error:
-                _damaged(str(error))
-            last = one[0]
-        self._stale -= self._came.keys()  # a row that lost its id after its label came waits for nothing
-        if not isinstance(counts, Mapping) or set(counts) != set(_COUNTED) or not all(map(_is_count, counts.values())):
-            _damaged(f"counts must be whole numbers for {list(_COUNTED)}, got {shown(counts, 120)}")
-        if counts["labelled"] < len(self._came) or counts["superseded"] < self._tally["superseded"]:
-            _damaged(f"counts are smaller than what the rows show, got {shown(dict(counts), 120)}")
-        if self._silence is None and counts["silent"]:
-            _damaged("silence means nothing, so that no decision can count as silent")
-        self._tally = {name: counts[name] for name in _COUNTED}
-
-
-def _whole_number(name: str, value: object, smallest: int, largest: int) -> int:
-    number = int(value) if isinstance(value, WHOLE) and not isinstance(value, bool) else None
-    if number is None or not smallest <= number <= largest:
-        raise InvalidInputError(f"{name} must be a whole number in {smallest} ... {largest}, got {shown(value)}")
-    return number
-
-
-def _checked_propensity(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, _REAL) or not SMALLEST_PROPENSITY <= value <= 1:
-        raise InvalidInputError(f"propensity must be a probability in [1e-9, 1], got {shown(value)}")
-    return float(value)
-
 
 def _as_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError:  # rows of unequal length
         return np.asarray(None)
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_NUMBER
-
-
-def _is_list_of(values: object, *kinds: type) -> bool:
-    return isinstance(values, list) and set(map(type, values)) <= set(kinds)
-
-
-def _damaged(what: str) -> NoReturn:
-    raise InvalidStateError(f"this label ledger is damaged: {what}")
-
-
-_COUNTED = tuple(name for name in asdict(LabelCounts()) if name != "pending")
-_FIELDS = frozenset(LabelLedger(2).state())
