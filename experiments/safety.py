@@ -22,7 +22,8 @@ from obil.prior import BayesBank, SafeTracker
 from obil.prior.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
 from obil.prior.view_guard import BLOCK_ROWS, QUIET_BLOCKS
 from obil.prior.witnesses import Witnesses
-from obil.stream.online_classifier import MONITOR_TOLERANCE, OnlineClassifier
+from obil.stream.monitored_rows import MONITOR_TOLERANCE
+from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.outcome_tally import MEMORY
 
 PROBATION = BLOCK_ROWS * QUIET_BLOCKS  # rows

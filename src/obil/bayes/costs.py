@@ -56,7 +56,7 @@ class Costs:
     def _set(self, matrix: npt.ArrayLike, classes: Sequence[object] | None) -> None:
         try:
             values = np.array(matrix, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InvalidInputError(f"costs must be numbers, got {matrix!r:.80}") from None
         if values.ndim != 2 or values.shape[0] != values.shape[1] or len(values) < 2:
             raise InvalidInputError(f"a cost matrix must be square with K >= 2, got shape {values.shape}")

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from scipy.special import log_softmax, softmax
 
 from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, as_prior, as_scaled
-from obil.compiled import compiled, inlined
+from obil.compiled import compiled
 from obil.errors import InvalidInputError
 
 # A posterior of exactly 0 has no finite log ratio; this is the smallest one kept, about e^-69.
@@ -32,29 +32,17 @@ def posteriors_at(log_ratios: FloatArray, priors: FloatArray) -> FloatArray:
     array([[0.5 , 0.5 ],
            [0.75, 0.25]])
     """
-    found = np.empty(log_ratios.shape)
-    for t in range(len(found)):
-        _write_posterior(log_ratios[t], priors[t], found[t])
+    n_rows, n_classes = log_ratios.shape
+    found = np.empty((n_rows, n_classes))
+    for t in range(n_rows):
+        largest = log_ratios[t].max()
+        total = 0.0
+        for k in range(n_classes):
+            found[t, k] = priors[t, k] * np.exp(log_ratios[t, k] - largest)
+            total += found[t, k]
+        for k in range(n_classes):
+            found[t, k] /= total
     return found
-
-
-@compiled
-def posterior_at(log_ratios: FloatArray, prior: FloatArray) -> FloatArray:
-    """Return what `posteriors_at` does, for one row: all three are (K,)."""
-    found = np.empty(log_ratios.size)
-    _write_posterior(log_ratios, prior, found)
-    return found
-
-
-@inlined
-def _write_posterior(log_ratios: FloatArray, prior: FloatArray, found: FloatArray) -> None:
-    largest = log_ratios.max()
-    total = 0.0
-    for k in range(found.size):
-        found[k] = prior[k] * np.exp(log_ratios[k] - largest)
-        total += found[k]
-    for k in range(found.size):
-        found[k] /= total
 
 
 def log_posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:

@@ -22,7 +22,6 @@ from obil.stream.explain import ChangeReport, explain
 from obil.stream.history import StreamHistory, watch_in_parts
 from obil.stream.label_counts import LabelCounts
 from obil.stream.label_ledger import Arrived, LabelLedger, Remembered
-from obil.stream.monitored_rows import MONITOR_TOLERANCE as MONITOR_TOLERANCE  # noqa: PLC0414  # read from here too
 from obil.stream.monitored_rows import monitored_rows, watch_over
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
