@@ -102,7 +102,8 @@ def landscape(posteriors: FloatArray, errors: FloatArray) -> tuple[FloatArray, F
 
 def _within(posteriors: FloatArray, settings: Settings) -> npt.NDArray[np.bool_]:
     low, high = settings["claimed_range"]
-    return (posteriors >= low) & (posteriors <= high)
+    inside: npt.NDArray[np.bool_] = (posteriors >= low) & (posteriors <= high)
+    return inside
 
 
 def largest_allowed_error(posterior: float, relative: float) -> float:
@@ -223,7 +224,7 @@ def _draw_landscape(figure: Figure, axes: Axes, settings: Settings) -> None:
         axes.contour(posteriors, errors, true, levels=[level], colors=[COLOURS[colour]], linestyles=[line],
                      linewidths=1.8)  # fmt: skip
     handles: list[Any] = [
-        Line2D([], [], color=COLOURS[colour], linestyle=line, label=f"{100 * level:g} % error")
+        Line2D([], [], color=COLOURS[colour], ls=line, label=f"{100 * level:g} % error")
         for level, colour, line in zip(settings["contours"], ("blue", "orange", "green"), styles, strict=True)
     ]
     handles += [
