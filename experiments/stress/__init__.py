@@ -1,0 +1,1 @@
+"""What `experiments.robustness` does to a fitted model: noise, planted miscalibration, fast drift."""

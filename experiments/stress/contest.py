@@ -1,0 +1,115 @@
+"""Fit one booster in two ways, and score every method on the same stream by F1."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from imblearn.over_sampling import SMOTE
+from imblearn.pipeline import make_pipeline as make_resampling_pipeline
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+
+from experiments.choices.losses import loaded
+from obil.arrays import FloatArray, IntArray
+from obil.data.shift_protocol import shifted_streams
+from obil.data.splits import stratified_split
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.model.ratio_model import RatioModel
+from obil.policy import FBetaPolicy
+from obil.prior import BBSE, Algorithm2, BayesBank, SafeTracker
+
+OURS = ("Algorithm 2", "bank", "safe")
+RIVALS = ("BBSE", "SMOTE")
+LIMITS = ("training prior", "true prior")
+METHODS = (*OURS, *RIVALS, *LIMITS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """The model, its rival trained on SMOTE's rows, and the held-out part."""
+
+    model: RatioModel
+    resampled: Any
+    rows: FloatArray  # (n, d) held out
+    labels: IntArray  # (n,)
+    spread: FloatArray  # (d,) standard deviation within a class; 0 for codes of two values
+
+
+class Arrivals(NamedTuple):
+    """A stream as a model sees it."""
+
+    log_ratios: FloatArray  # (n, 2)
+    views: FloatArray  # (n, V, 2)
+    labels: IntArray  # (n,)
+    prior: float
+
+
+@lru_cache(maxsize=2)
+def fitted(name: str, split: int, test_share: float) -> Fitted:
+    """Fit the booster wrapped with its views, and the booster on rows that SMOTE balanced, on one split of a set."""
+    rows, labels = loaded(name)
+    train, test = stratified_split(labels, test_share=test_share, random_state=split, rows=rows)
+    booster = HistGradientBoostingClassifier(random_state=split)
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    model = RatioClassifier(make_pipeline(filled, booster), views=True, random_state=split)
+    model.fit(rows[train], labels[train])
+    resampled = make_resampling_pipeline(filled, SMOTE(random_state=split), booster).fit(rows[train], labels[train])
+    spread = within_class_spread(rows[train], labels[train])
+    return Fitted(model.model_, resampled, rows[test], labels[test], spread)
+
+
+def within_class_spread(rows: FloatArray, labels: IntArray) -> FloatArray:
+    """Return the standard deviation of each feature within a class, (d,); 0 where it has two values or one."""
+    variances, n_values = np.zeros(rows.shape[1]), [len(np.unique(column[~np.isnan(column)])) for column in rows.T]
+    for k in range(2):
+        own = rows[labels == k]
+        seen = ~np.isnan(own).all(axis=0)  # a feature that this class never shows has no spread
+        variances[seen] += len(own) / len(rows) * np.nanvar(own[:, seen], axis=0)
+    return np.where(np.array(n_values) > 2, np.sqrt(variances), 0.0)
+
+
+def streams_of(part: Fitted, settings: dict[str, Any], split: int) -> Iterator[tuple[IntArray, float]]:
+    """Yield the rows of each stream, with repeats, and the prior they were drawn at."""
+    for stream in shifted_streams(
+        part.labels, train_prior=part.model.prior_, factors=settings["factors"], n_draws=settings["draws"],
+        n_rows=settings["n_rows"], random_state=split,
+    ):  # fmt: skip
+        yield stream.rows, stream.prior
+
+
+def scored(part: Fitted, rows: FloatArray, labels: IntArray, prior: float) -> Arrivals:
+    """Return rows as the model and its views see them."""
+    return Arrivals(part.model.log_ratios(rows), part.model.views(rows), labels, prior)
+
+
+def scores_of_methods(model: RatioModel, arrivals: Arrivals) -> dict[str, float]:
+    """Return the F1 of every way to know the prior: the same scores, and the same F1 policy at that prior."""
+    ratios, start = arrivals.log_ratios, model.prior_
+    honest = model.holdout_
+    batch = BBSE.from_holdout(honest.log_ratios, honest.labels, prior=start, soft=True, window=len(ratios))
+    batch.update_many(ratios)  # its mean vote covers the whole stream, which it sees before it decides
+    priors: dict[str, Any] = {
+        "Algorithm 2": Algorithm2(start).update_many(ratios)[:, 1],
+        "bank": BayesBank(start).update_many(ratios)[:, 1],
+        "safe": SafeTracker.for_model(model).start(start).update_many(ratios, views=arrivals.views)[:, 1],
+        "BBSE": np.full(len(ratios), batch.prior[1]),
+        "training prior": np.full(len(ratios), start[1]),
+        "true prior": np.full(len(ratios), arrivals.prior),
+    }
+    thresholds = FBetaPolicy().bind(honest)
+    return {
+        method: f1(ratios[:, 1] > thresholds.log_thresholds(prior), arrivals.labels) for method, prior in priors.items()
+    }
+
+
+def f1(alerts: Any, labels: IntArray) -> float:
+    """Return F1 of alerts (n,): 0 where nothing is alerted.
+
+    >>> f1(np.array([True, True, False]), np.array([1, 0, 1]))
+    0.5
+    """
+    hits = float(np.sum(alerts & (labels == 1)))
+    return 2.0 * hits / float(np.sum(alerts) + np.sum(labels == 1))

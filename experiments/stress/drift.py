@@ -1,0 +1,57 @@
+"""Let the prior move faster and faster, with exact ratios, and measure what each tracker costs."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.safety import _exact_model
+from obil.arrays import FloatArray
+from obil.bayes.regret import GaussianPair
+from obil.data.gaussian_stream import GaussianClasses
+from obil.data.prior_paths import bounded_walk
+from obil.prior import Algorithm2, BayesBank, FixedPrior, SafeTracker, WindowEM
+from obil.prior.algorithm2 import rate_for_drift
+from obil.prior.witnesses import Witnesses
+
+TRACKERS = (
+    "Algorithm 2", "Algorithm 2, rate sqrt(drift)", "bank", "safe", "window EM 20", "window EM 200", "mean of the path",
+)  # fmt: skip
+HOLDOUT_SEED = 8_000_009
+
+
+def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return, for each drift a row, the excess cost of every tracker over the oracle in percent."""
+    seed, start, n_features = cell["seed"], settings["start_prior"], settings["drift_features"]
+    classes = GaussianClasses.spread(settings["separation"], n_features=n_features)
+    orders = [np.random.default_rng([seed, half]).permutation(n_features) for half in range(2)]
+    halves = [half.tolist() for order in orders for half in np.array_split(order, 2)]
+
+    def views_of(features: FloatArray) -> FloatArray:
+        return np.stack([classes.log_ratios(features, subset=half) for half in halves], axis=1)
+
+    held_out = classes.draw(np.full(settings["drift_holdout"], start), random_state=HOLDOUT_SEED + seed)
+    model = _exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
+    witnesses, pair = Witnesses.of_model(model), GaussianPair(settings["separation"])
+    found: dict[str, Any] = {}
+    for drift in settings["drifts"]:
+        truth = bounded_walk(
+            settings["drift_rows"], start=settings["drift_start"], step_size=drift,
+            flip_probability=settings["flip_probability"], low=settings["lowest_prior"],
+            high=settings["highest_prior"], random_state=seed,
+        )  # fmt: skip
+        stream = classes.draw(truth, random_state=seed)
+        trackers = {
+            "Algorithm 2": Algorithm2(start),
+            "Algorithm 2, rate sqrt(drift)": Algorithm2(start, rate=rate_for_drift(drift)),
+            "bank": BayesBank(start),
+            "safe": SafeTracker(start, witnesses=witnesses),
+            "window EM 20": WindowEM(start, window=20),
+            "window EM 200": WindowEM(start, window=200),
+            "mean of the path": FixedPrior(float(truth.mean())),
+        }
+        found[f"{drift:g}"] = {
+            name: 100.0
+            * pair.excess(tracker.update_many(stream.log_ratios, views=views_of(stream.features))[:, 1], truth)
+            for name, tracker in trackers.items()
+        }
+    return found

@@ -1,0 +1,110 @@
+"""Distort log ratios until their calibration error at prior 1/2 is what was asked for, and see who suffers."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from experiments.choices.measures import EVEN
+from experiments.stress.contest import Arrivals, f1, fitted, scored, scores_of_methods, streams_of
+from obil.arrays import FloatArray
+from obil.model.calibrators import LinearCalibrator
+from obil.model.holdout import Holdout
+from obil.model.ratio_model import RatioModel
+from obil.ratio.gate import Gate
+from obil.ratio.reliability import calibration_error, reliability
+
+VERDICTS = ("deploy", "warn", "refuse", "too few")
+
+
+class Fault(NamedTuple):
+    """Distorted = slope * log ratio + shift."""
+
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def of(self, log_ratios: FloatArray) -> FloatArray:
+        """Return distorted log ratios, (..., K = 2)."""
+        wrong = log_ratios.copy()
+        wrong[..., 1] = self.slope * wrong[..., 1] + self.shift
+        return wrong
+
+
+# each family grows with its strength; that of the last has no calibration error to aim at
+FAMILIES = {
+    "too high": lambda strength: Fault(shift=strength),
+    "too low": lambda strength: Fault(shift=-strength),
+    "too unsure": lambda strength: Fault(slope=float(np.exp(-strength))),
+    "too sure": lambda strength: Fault(slope=strength),
+}
+STRENGTHS = np.linspace(0.0, 12.0, 241)
+
+
+def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return, for each family and step, the calibration error, the gate's verdict and the F1 of every method."""
+    part = fitted(cell["set"], cell["split"], settings["test_share"])
+    streams = [
+        scored(part, part.rows[rows], part.labels[rows], prior)
+        for rows, prior in streams_of(part, settings, cell["split"])
+    ]
+    resampled = part.resampled.predict(part.rows) == 1
+    smote = float(
+        np.mean([f1(resampled[rows], part.labels[rows]) for rows, _ in streams_of(part, settings, cell["split"])])
+    )
+    found: dict[str, Any] = {}
+    for name, faults in faults_of(part.model.holdout_, settings).items():
+        for step, fault in enumerate(faults):
+            wrong = distorted(part.model, fault)
+            scores = [
+                scores_of_methods(wrong, Arrivals(fault.of(s.log_ratios), fault.of(s.views), s.labels, s.prior))
+                for s in streams
+            ]
+            verdict = Gate().judge(wrong.holdout_).decision
+            found[f"{name}/{step}"] = (
+                {method: float(np.mean([one[method] for one in scores])) for method in scores[0]}
+                | {"SMOTE": smote, "ece": balanced_error(wrong.holdout_)}
+                | {"slope": fault.slope, "shift": fault.shift}
+                | {word: float(verdict == word) for word in VERDICTS}
+            )
+    return found
+
+
+def faults_of(holdout: Holdout, settings: dict[str, Any]) -> dict[str, list[Fault]]:
+    """Return the faults of each family: none at all first, then the smallest that reaches each calibration error."""
+    faults = {"too sure": [Fault(), *(FAMILIES["too sure"](slope) for slope in settings["slopes"])]}
+    for name in ("too high", "too low", "too unsure"):
+        errors = np.array([balanced_error(_distorted_rows(holdout, FAMILIES[name](s))) for s in STRENGTHS])
+        # the smallest fault that reaches it: where none does, the worst
+        places = [int(np.argmax(errors >= min(target, errors.max()))) for target in settings["targets"]]
+        faults[name] = [Fault(), *(FAMILIES[name](float(STRENGTHS[place])) for place in places)]
+    return faults
+
+
+def balanced_error(holdout: Holdout) -> float:
+    """Return the calibration error (ECE) at prior 1/2."""
+    happened = (holdout.labels == 1).astype(np.float64)
+    return calibration_error(reliability(expit(holdout.log_ratios[:, 1]), happened, holdout.weights_at(EVEN)))
+
+
+def distorted(model: RatioModel, fault: Fault) -> RatioModel:
+    """Return the model with a fault in its calibrator and in those of its views: nobody is left who knows better."""
+    views = tuple(
+        replace(view, calibrator=_distorted_map(view.calibrator, fault), holdout=fault.of(view.holdout))
+        for view in model.view_members
+    )
+    return replace(
+        model, calibrator=_distorted_map(model.calibrator, fault), holdout_=_distorted_rows(model.holdout_, fault),
+        view_members=views,
+    )  # fmt: skip
+
+
+def _distorted_rows(holdout: Holdout, fault: Fault) -> Holdout:
+    return Holdout.of(fault.of(holdout.log_ratios), holdout.labels, holdout.weights)
+
+
+def _distorted_map(calibrator: Any, fault: Fault) -> LinearCalibrator:
+    assert isinstance(calibrator, LinearCalibrator)
+    scale = np.array([1.0, fault.slope])
+    offsets = calibrator.offsets * scale + np.array([0.0, fault.shift])
+    return LinearCalibrator(calibrator.slopes * scale, offsets, calibrator.axes * scale)

@@ -1,0 +1,70 @@
+"""Add noise to the features of a stream whose prior has changed as well, and ask who notices."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.stress.contest import Fitted, f1, fitted, scored, scores_of_methods, streams_of
+from obil.arrays import FloatArray, IntArray
+from obil.data.shift_protocol import thinned_rows
+from obil.model.holdout import Holdout
+from obil.monitor import LabelShiftMonitor
+from obil.stream.online_classifier import watch_over
+
+NOISE_SEED = 6_000_101
+
+
+def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return, for each amount of noise, the mean F1 of every method and the share of streams that alarmed."""
+    part = fitted(cell["set"], cell["split"], settings["test_share"])
+    gathered: dict[str, list[dict[str, float]]] = {f"{level:g}": [] for level in settings["noise"]}
+    for number, (rows, prior) in enumerate(streams_of(part, settings, cell["split"])):
+        for level, noisy in _noisy(part, rows, [cell["split"], number], settings):
+            labels = part.labels[rows]
+            arrivals = scored(part, noisy, labels, prior)
+            measures = scores_of_methods(part.model, arrivals)
+            measures["SMOTE"] = f1(part.resampled.predict(noisy) == 1, labels)
+            measures["alarm"] = _alarms(part, arrivals.log_ratios)
+            gathered[level].append(measures)
+    found: dict[str, Any] = {
+        level: {measure: float(np.mean([one[measure] for one in measured])) for measure in measured[0]}
+        for level, measured in gathered.items()
+    }
+    for level, shares in _alarms_without_repeats(part, cell["split"], settings).items():
+        found[level] |= shares
+    return found
+
+
+def _noisy(part: Fitted, rows: IntArray, seed: list[int], settings: dict[str, Any]) -> list[tuple[str, FloatArray]]:
+    """Return the rows at each amount of noise: the same draw, scaled, each arrival with its own."""
+    drawn = np.random.default_rng([NOISE_SEED, *seed]).standard_normal((len(rows), part.rows.shape[1])) * part.spread
+    return [(f"{level:g}", part.rows[rows] + level * drawn) for level in settings["noise"]]
+
+
+def _alarms(part: Fitted, log_ratios: FloatArray, held_out: Holdout | None = None) -> float:
+    """Return 1 if a monitor alarms: the one an `OnlineClassifier` has, or an exact one on other held-out rows."""
+    monitor = watch_over(part.model) if held_out is None else LabelShiftMonitor(held_out)
+    monitor.update_many(log_ratios)
+    return float(not monitor.trusted)
+
+
+def _alarms_without_repeats(part: Fitted, split: int, settings: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the shares of streams that alarmed although no row comes twice, as the monitor assumes.
+
+    Once with its usual held-out rows, which the models of the folds scored; once with half of the test part for
+    held-out rows, which the deployed model scored like the stream, and the stream drawn from the other half.
+    """
+    ratio = float(part.model.prior_[0] / part.model.prior_[1])
+    mixed = np.random.default_rng([NOISE_SEED, split]).permutation(len(part.labels))
+    kept_back, rest = np.array_split(mixed, 2)
+    own_scores = Holdout.of(part.model.log_ratios(part.rows[kept_back]), part.labels[kept_back])
+    gathered: dict[str, dict[str, list[float]]] = {}
+    for number, factor in enumerate(settings["factors"]):
+        for draw in range(settings["draws"]):
+            for measure, pool, held_out in (("alarm_once", mixed, None), ("alarm_own", rest, own_scores)):
+                kept = thinned_rows(part.labels[pool], target_ratio=ratio * factor, random_state=draw)
+                order = np.random.default_rng([split, number, draw]).permutation(pool[kept])
+                for level, noisy in _noisy(part, order, [split, number, draw, 1], settings):
+                    alarm = _alarms(part, part.model.log_ratios(noisy), held_out)
+                    gathered.setdefault(level, {}).setdefault(measure, []).append(alarm)
+    return {level: {m: float(np.mean(alarms)) for m, alarms in own.items()} for level, own in gathered.items()}
