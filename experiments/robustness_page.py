@@ -153,7 +153,7 @@ def pictures(record: dict[str, Any]) -> dict[str, Figure]:
     figure, axes = panels(3, n_rows=2, width=3.5, height=3.2)
     for number, (own, name) in enumerate(zip(axes[:3], settings["sets"], strict=False)):
         _draw_noise(own, figures, name, settings)
-        own.set_title(f"({'abc'[number]}) {name.replace('_', ' ')}")
+        own.set_title(f"({'abc'[number]}) Noise, {name.replace('_', ' ')}")
     for number, (own, family) in enumerate(zip(axes[3:], DRAWN_FAMILIES, strict=True)):
         _draw_faults(own, figures, family)
         own.set_title(f"({'def'[number]}) Log ratios {family}")
@@ -184,6 +184,8 @@ def _draw_noise(axes: Axes, figures: dict[str, float], name: str, settings: dict
         label="streams with an alarm (share)",
     )  # fmt: skip
     _draw_lines(axes, settings["noise"], curves, LINES)
+    if name == "mammography":
+        axes.plot([0.0, 0.3], [0.82, 0.61], color="black", linestyle="", marker="*", label="F1 in the paper")
     axes.set(ylim=(0.0, 1.02), xlabel="noise (standard deviations within a class)", ylabel="F1")
 
 
@@ -200,7 +202,9 @@ def _draw_faults(axes: Axes, figures: dict[str, float], family: str) -> None:
     )  # fmt: skip
     _draw_lines(axes, errors, {method: curve(method) for method in LINES}, LINES)
     for limit in PAPER_CROSSINGS.values():
-        axes.axvline(limit, color=COLOURS["grey"], linewidth=0.7, linestyle=(0, (1, 3)))
+        axes.axvline(
+            limit, color="black", linewidth=1.0, linestyle=(0, (1, 3)), label="paper: below BBSE (.20), SMOTE (.25)"
+        )
     axes.set(ylim=(0.0, 1.02), xlabel="calibration error (ECE) at prior 1/2", ylabel="F1, all sets")
 
 
@@ -214,5 +218,9 @@ def _draw_drift(axes: Axes, figures: dict[str, float], settings: dict[str, Any])
         "the paper: a moving average\nfails beyond this", (PAPER_DRIFT, 1.0), xycoords=("data", "axes fraction"),
         xytext=(-4, -2), textcoords="offset points", ha="right", va="top", fontsize=7.0,
     )  # fmt: skip
-    axes.set(xscale="log", xlabel="drift of the prior a row", ylabel="excess cost over the oracle, %", ylim=(0.0, None))
+    highest = 1.15 * max(max(curve) for curve in curves.values())
+    axes.set(
+        xscale="log", xlabel="drift of the prior a row", ylabel="excess cost over the oracle, %", ylim=(0.0, highest)
+    )
+    axes.set_xticks([0.001, 0.01, 0.1], ["0.001", "0.01", "0.1"])
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -12,8 +12,10 @@ pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed")
 from experiments import robustness, robustness_page
 from experiments.pictures import style
-from experiments.stress import contest, drift, miscalibration
+from experiments.stress import contest, drift, miscalibration, noise
 from obil.data.gaussian_stream import GaussianClasses
+from obil.data.named_sets import load_named
+from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 
 
@@ -94,7 +96,7 @@ def test_the_page_names_what_was_measured_and_what_the_paper_says() -> None:
     }
     results: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"part": "noise", "set": "mammography", "split": 0},
-         {f"{noise:g}": level | dict.fromkeys(robustness_page.ALARMS.values(), 1.0) for noise in own["noise"]}),
+         {f"{size:g}": level | dict.fromkeys(robustness_page.ALARMS.values(), 1.0) for size in own["noise"]}),
         ({"part": "miscalibration", "set": "mammography", "split": 0}, steps),
         ({"part": "drift", "seed": 0}, {f"{d:g}": dict.fromkeys(drift.TRACKERS, 3.0) for d in own["drifts"]}),
     ]  # fmt: skip
@@ -111,3 +113,14 @@ def test_the_page_names_what_was_measured_and_what_the_paper_says() -> None:
             "robustness",
             "robustness_drift",
         }
+
+
+def test_noise_lowers_f1_on_a_real_set() -> None:
+    try:
+        load_named("sick_euthyroid")
+    except InvalidInputError as error:
+        pytest.skip(str(error))
+    own = settings() | {"factors": [0.25], "n_rows": 2_000, "noise": [0.0, 1.0]}
+    found = noise.run({"part": "noise", "set": "sick_euthyroid", "split": 0}, own)
+    assert set(found["0"]) == {*contest.METHODS, *robustness_page.ALARMS.values()}
+    assert all(found["1"][method] < found["0"][method] - 0.2 for method in contest.METHODS)
