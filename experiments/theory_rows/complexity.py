@@ -89,13 +89,11 @@ ROWS = (
         measure=measure_complexity,
         measured=lambda f, s: (
             f"fitted powers of time. Training: rows {f['training.rows']:.2f}, width {f['training.width']:.2f} "
-            f"({named(s['timing_widths'])} "
-            f"units), members {f['training.members']:.2f}. Inference: width {f['inference.width']:.2f}, members "
-            f"{f['inference.members']:.2f}, inputs {f['inference.inputs']:.2f} (up to {s['timing_inputs'][-1]:,}, 16 "
-            "units). Adaptation, last over "
-            f"first rows of a stream: Algorithm 2 {f['algorithm2.late_over_early']:.2f}, bank "
-            f"{f['bank.late_over_early']:.2f}. One core; times "
-            "differ from run to run"
+            f"({named(s['timing_widths'])} units), members {f['training.members']:.2f}. Inference: width "
+            f"{f['inference.width']:.2f}, members {f['inference.members']:.2f}, inputs {f['inference.inputs']:.2f} "
+            f"(up to {s['timing_inputs'][-1]:,}, 16 units). Adaptation, last over first rows of a stream: Algorithm "
+            f"2 {f['algorithm2.late_over_early']:.2f}, bank {f['bank.late_over_early']:.2f}. One core; times differ "
+            "from run to run"
         ),
         verdict=_complexity_verdict,
     ),

@@ -68,9 +68,9 @@ def _costs_verdict(figures: Figures) -> str:
     if figures["twice.largest"] > 5.0 * figures["divided.largest"]:
         return judged(
             CORRECTED,
-            "one ratio serves all costs without a refit; a cost weight in training does not integrate them but moves "
-            "the "
-            "balance: divided out it changes little, and with Qc in the threshold on top the cost counts twice",
+            "one ratio serves all costs without a refit; a cost weight in training does not integrate them but "
+            "moves the balance: divided out it changes little, and with Qc in the threshold on top the cost counts "
+            "twice",
         )
     return judged(HOLDS, "one ratio serves all costs, and weights in training do no harm")
 
@@ -112,8 +112,7 @@ ROWS = (
         measured=lambda f, s: (
             f"cost of the oracle's threshold over the least possible at Qc = {named(s['cost_ratios'])}: "
             f"{listed(f, 'printed', s['cost_ratios'])} under the printed loss, "
-            f"{listed(f, 'corrected', s['cost_ratios'])} where Qc "
-            "weighs the false alarm"
+            f"{listed(f, 'corrected', s['cost_ratios'])} where Qc weighs the false alarm"
         ),
         verdict=_oracle_verdict,
         shown_by=(
@@ -127,10 +126,8 @@ ROWS = (
         measure=measure_costs,
         measured=lambda f, s: (
             f"excess over the oracle at Qc = {named(s['cost_ratios'])}, {s['cost_seeds']} fits on {s['cost_rows']:,} "
-            "rows a class: "
-            f"one ratio for all {_percent(f, 'plain', s)}; trained with weight {TRAINED_WEIGHT:g} on negatives and "
-            "divided out "
-            f"{_percent(f, 'divided', s)}, with Qc applied on top {_percent(f, 'twice', s)}"
+            f"rows a class: one ratio for all {_percent(f, 'plain', s)}; trained with weight {TRAINED_WEIGHT:g} on "
+            f"negatives and divided out {_percent(f, 'divided', s)}, with Qc applied on top {_percent(f, 'twice', s)}"
         ),
         verdict=_costs_verdict,
         shown_by=(

@@ -51,8 +51,8 @@ def _selection_verdict(figures: Figures) -> str:
     if downward:
         return judged(
             CORRECTED,
-            "the bias is downward as said; the frequency does not mend it: it is farther off, upwards. The mean of all "
-            "posteriors has no such bias",
+            "the bias is downward as said; the frequency does not mend it: it is farther off, upwards. The mean of "
+            "all posteriors has no such bias",
         )
     return judged(FAILS, "the bias is not downward")
 
@@ -123,8 +123,8 @@ ROWS = (
         measure=measure_selection,
         measured=lambda f, s: (
             f"truth {named(s['selection_priors'])}: confident pseudo-labels "
-            f"{listed(f, 'pseudo', s['selection_priors'])}, mean "
-            f"posterior {listed(f, 'mean', s['selection_priors'])}, share of ratios above 1 "
+            f"{listed(f, 'pseudo', s['selection_priors'])}, mean posterior "
+            f"{listed(f, 'mean', s['selection_priors'])}, share of ratios above 1 "
             f"{listed(f, 'frequency', s['selection_priors'])}"
         ),
         verdict=_selection_verdict,
@@ -140,14 +140,11 @@ ROWS = (
         measure=measure_loop,
         measured=lambda f, s: (
             f"truth {s['loop_prior']:g}: slope of the loop {f['slope']:.2f} with exact ratios (times .6 in Algorithm "
-            "2). It rests "
-            f"at {f['loop.low']:.3f}, {f['loop.exact']:.3f}, {f['loop.high']:.3f} with log ratios off by -.7, 0, +.7; "
-            "Algorithm 2 "
-            f"at {f['algorithm2.low']:.3f}, {f['algorithm2.exact']:.3f}, {f['algorithm2.high']:.3f}, without its "
-            "frequency "
-            f"{f['no_frequency.low']:.3f}, {f['no_frequency.exact']:.3f}, {f['no_frequency.high']:.3f}; from .001 and "
-            ".5 it ends "
-            f"at {f['from.0.001']:.3f} and {f['from.0.5']:.3f}"
+            f"2). It rests at {f['loop.low']:.3f}, {f['loop.exact']:.3f}, {f['loop.high']:.3f} with log ratios off "
+            f"by -.7, 0, +.7; Algorithm 2 at {f['algorithm2.low']:.3f}, {f['algorithm2.exact']:.3f}, "
+            f"{f['algorithm2.high']:.3f}, without its frequency {f['no_frequency.low']:.3f}, "
+            f"{f['no_frequency.exact']:.3f}, {f['no_frequency.high']:.3f}; from .001 and .5 it ends at "
+            f"{f['from.0.001']:.3f} and {f['from.0.5']:.3f}"
         ),
         verdict=_loop_verdict,
         shown_by=("test_errata.py::test_the_feedback_slope_is_not_proportional_to_the_ratio_error",),

@@ -1,4 +1,12 @@
-"""Losses: which of them are least at the posterior, and which have the form the paper asks for."""
+"""Losses: which of them are least at the posterior, and which have the form the paper asks for.
+
+What is true of a loss C differentiable in o: 2P - 1 is its one minimiser at every P exactly when dC/do = -g(o)(t - o)
+with g >= 0 and g = 0 on no interval. Write m = 2P - 1 and S(m, o) for the expected loss. If m is the one minimiser for
+every m, the slope of S in o is 0 at o = m, which makes one g serve both targets. For a < b the difference
+S(m, b) - S(m, a) is linear in m, positive at a and negative at b, so it is positive below a: S rises away from m on
+that side, and in the same way on the other. Its slope g(o)(o - m) therefore never has the wrong sign, and g is 0 on
+no interval, where S would be flat. Conversely such a g makes S fall before m and rise after it.
+"""
 
 from collections.abc import Callable
 
@@ -70,9 +78,8 @@ ROWS = (
         measure=_measured_by("measure_proper"),
         measured=lambda f, _: (
             f"{f['losses']:.0f} losses are least at 2P - 1 (largest error {f['largest_minimiser_error']:.1g}); each "
-            "is a "
-            f"divergence to {f['largest_distance']:.0e}; {f['without_positive_g']:.0f} of them has a g that is not "
-            "positive everywhere"
+            f"is a divergence to {f['largest_distance']:.0e}; {f['without_positive_g']:.0f} of them has a g that is "
+            "not positive everywhere"
         ),
         verdict=_proper_verdict,
         shown_by=(f"{_CHECKS}::test_every_strictly_convex_generator_is_accepted",),
@@ -85,9 +92,8 @@ ROWS = (
         measured=lambda f, _: (
             f"{f['losses']:.0f} losses: form and right minimiser {f['form_and_right']:.0f}, form and wrong "
             f"{f['form_and_wrong']:.0f}, neither {f['no_form_and_wrong']:.0f} (each off by "
-            f"{f['least_error_of_wrong']:.2g} "
-            f"or more); right without the form {f['no_form_and_right']:.0f}: g = 3o^2, a g that jumps, a loss that "
-            "jumps"
+            f"{f['least_error_of_wrong']:.2g} or more); right without the form {f['no_form_and_right']:.0f}: g = "
+            "3o^2, a g that jumps, a loss that jumps"
         ),
         verdict=_characterisation_verdict,
         shown_by=(
@@ -114,9 +120,8 @@ ROWS = (
         measure=_measured_by("measure_logistic"),
         measured=lambda f, _: (
             f"printed: form violated by {f['printed.violation']:.2f}, minimiser at P = .9 "
-            f"{f['printed.minimiser_at_0.9']:.3f} "
-            f"and not .8; with 2 artanh(o): {f['corrected.violation']:.0e} and {f['corrected.minimiser_at_0.9']:.3f}, "
-            "g as claimed"
+            f"{f['printed.minimiser_at_0.9']:.3f} and not .8; with 2 artanh(o): {f['corrected.violation']:.0e} and "
+            f"{f['corrected.minimiser_at_0.9']:.3f}, g as claimed"
         ),
         verdict=_logistic_verdict,
         shown_by=(f"{_CHECKS}::test_rejects_the_printed_logistic_loss_and_names_its_minimiser",),

@@ -150,10 +150,8 @@ def _lower_verdict(figures: Figures) -> str:
         return judged(
             NOT_AS_STATED,
             "without drift regret is a multiple of log T; with drift the worst sequence costs any algorithm a "
-            "multiple of "
-            "delta^(2/3) T, which passes sqrt(T) where delta > T^(-3/4) and is linear in T. It exceeds the upper "
-            "bound's "
-            "O(delta T) as delta falls: the two bounds do not meet, they contradict",
+            "multiple of delta^(2/3) T, which passes sqrt(T) where delta > T^(-3/4) and is linear in T. It exceeds "
+            "the upper bound's O(delta T) as delta falls: the two bounds do not meet, they contradict",
         )
     return judged(FAILS, "without drift regret grows with log T")
 
@@ -163,21 +161,18 @@ ROWS = (
         name="lower bound",
         covers=("thm:lower",),
         claim=(
-            "Any algorithm without labels has regret Omega(sqrt(T)) on some prior sequence of drift delta: the upper "
-            "bound is tight"
+            "Any algorithm without labels has regret Omega(sqrt(T)) on some prior sequence of drift delta: the "
+            "upper bound is tight"
         ),
         measure=measure_lower,
         measured=lambda f, s: (
             f"a coin-tossed triangle in every block of {s['lower_length']:g} delta^(-2/3) rows: the exact Bayes "
-            "filter, which no "
-            f"algorithm beats, pays {f['least.constant']:.3f} delta^(2/3) a row (fitted exponent "
-            f"{f['least.exponent']:.2f}; "
-            f"{f['least.over_by_hand']:.1f} times the bound by hand), {short(f['least.over_drift.first'])} times "
-            "delta at delta = "
-            f"{short(s['lower_drifts'][0])}; the bank at most {f['bank.over_least']:.1f} times as much (exponent "
-            f"{f['bank.exponent']:.2f}). No drift: regret {listed(f, 'stationary', s['stationary_horizons'])} after "
-            f"{named(s['stationary_horizons'])} rows, {f['stationary.a_log']:.3f} a unit of log T (theory "
-            f"{f['stationary.a_log_expected']:.3f})"
+            f"filter, which no algorithm beats, pays {f['least.constant']:.3f} delta^(2/3) a row (fitted exponent "
+            f"{f['least.exponent']:.2f}; {f['least.over_by_hand']:.1f} times the bound by hand), "
+            f"{short(f['least.over_drift.first'])} times delta at delta = {short(s['lower_drifts'][0])}; the bank at "
+            f"most {f['bank.over_least']:.1f} times as much (exponent {f['bank.exponent']:.2f}). No drift: regret "
+            f"{listed(f, 'stationary', s['stationary_horizons'])} after {named(s['stationary_horizons'])} rows, "
+            f"{f['stationary.a_log']:.3f} a unit of log T (theory {f['stationary.a_log_expected']:.3f})"
         ),
         verdict=_lower_verdict,
         shown_by=("test_errata.py::test_without_drift_regret_grows_with_the_logarithm_and_not_the_root",),

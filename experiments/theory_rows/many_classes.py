@@ -82,10 +82,9 @@ def _many_measured(figures: Figures, settings: Settings) -> str:
 
     return (
         f"K = {named(numbers)}, T = {last:,}, exact ratios: bank {row('bank')} (grows as "
-        f"K^{figures['bank.in_classes']:.2f} or "
-        f"(K-1)^{figures['bank.in_free_shares']:.2f}, at most T^{figures['bank.largest_growth']:.2f}, "
-        f"{figures[f'bank.{numbers[-1]}.over_bound']:.4f} of K sqrt(T log T) at "
-        f"K = {numbers[-1]}); Algorithm 2 {row('algorithm2')} (T^{figures['algorithm2.largest_growth']:.2f})"
+        f"K^{figures['bank.in_classes']:.2f} or (K-1)^{figures['bank.in_free_shares']:.2f}, at most "
+        f"T^{figures['bank.largest_growth']:.2f}, {figures[f'bank.{numbers[-1]}.over_bound']:.4f} of K sqrt(T log T) "
+        f"at K = {numbers[-1]}); Algorithm 2 {row('algorithm2')} (T^{figures['algorithm2.largest_growth']:.2f})"
     )
 
 
@@ -140,9 +139,8 @@ def _rest_verdict(figures: Figures) -> str:
         return judged(
             CORRECTED,
             "only the ratios to one reference class are invariant: class against rest is not, because the rest is a "
-            "mixture "
-            "weighted by the prior. Joint posteriors of one balance give them back; problems balanced one by one do "
-            "not",
+            "mixture weighted by the prior. Joint posteriors of one balance give them back; problems balanced one "
+            "by one do not",
         )
     return judged(FAILS, "the pairwise ratios cannot be had back")
 
@@ -161,17 +159,14 @@ ROWS = (
         name="one against the rest",
         covers=("subsec:multiclass, one against the rest",),
         claim=(
-            "Pairwise ratios inherit prior invariance; they follow from K classifiers of one class against the rest, "
-            "or "
-            "from a softmax"
+            "Pairwise ratios inherit prior invariance; they follow from K classifiers of one class against the "
+            "rest, or from a softmax"
         ),
         measure=measure_one_against_rest,
         measured=lambda f, _: (
             f"three classes, two priors: log p(x|1)/p(x|rest) moves by up to {f['rest.largest_move']:.2f}; ratios of "
-            "the joint "
-            f"posterior are off by {f['rebased.largest_error']:.0e}; those of three classifiers each balanced against "
-            "its rest, "
-            f"side by side, by up to {f['side_by_side.largest_error']:.2f}"
+            f"the joint posterior are off by {f['rebased.largest_error']:.0e}; those of three classifiers each "
+            f"balanced against its rest, side by side, by up to {f['side_by_side.largest_error']:.2f}"
         ),
         verdict=_rest_verdict,
         shown_by=("test_errata.py::test_one_against_the_rest_is_not_invariant_but_its_joint_posterior_is",),

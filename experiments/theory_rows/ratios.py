@@ -82,16 +82,14 @@ def measure_transfer(settings: Settings) -> Measured:
 def _transfer_measured(figures: Figures, settings: Settings) -> str:
     sizes, of_networks = settings["transfer_positives"], [settings["transfer_network_positives"]]
     return (
-        f"exact posteriors at {named(settings['balances'])} to 1: log ratios off by {figures['exact.largest']:.0e} at "
-        "most. "
-        f"Fitted at those balances, {named(sizes)} positives: logistic members up to "
-        f"{listed(figures, 'logistic.apart', sizes)} "
-        f"apart on the worst of 2,000 rows (RMS error {listed(figures, 'logistic.rms', sizes)}); small networks, "
-        f"{of_networks[0]:,} positives, {listed(figures, 'network, squared_error.apart', of_networks)} "
+        f"exact posteriors at {named(settings['balances'])} to 1: log ratios off by {figures['exact.largest']:.0e} "
+        f"at most. Fitted at those balances, {named(sizes)} positives: logistic members up to "
+        f"{listed(figures, 'logistic.apart', sizes)} apart on the worst of 2,000 rows (RMS error "
+        f"{listed(figures, 'logistic.rms', sizes)}); small networks, {of_networks[0]:,} positives, "
+        f"{listed(figures, 'network, squared_error.apart', of_networks)} "
         f"({listed(figures, 'network, squared_error.rms', of_networks)}) with squared error and "
         f"{listed(figures, 'network, logistic.apart', of_networks)} "
-        f"({listed(figures, 'network, logistic.rms', of_networks)}) "
-        "with the logistic loss"
+        f"({listed(figures, 'network, logistic.rms', of_networks)}) with the logistic loss"
     )
 
 
@@ -159,8 +157,8 @@ def _sensitivity_verdict(figures: Figures) -> str:
     if central:
         return judged(
             NOT_AS_STATED,
-            "least at (1 - e)/2, near 1/2 for small e; but on a balanced problem the boundary of a rare class is far "
-            "from there, where the ratio is least reliable",
+            "least at (1 - e)/2, near 1/2 for small e; but on a balanced problem the boundary of a rare class is "
+            "far from there, where the ratio is least reliable",
         )
     return judged(FAILS, "least elsewhere")
 
@@ -207,9 +205,9 @@ ROWS = (
         measure=measure_error_propagation,
         measured=lambda f, _: (
             f"violated at {f['printed.violated']:.0%} of 18,905 points, from P = {f['printed.first_violated']:.3f} "
-            "on; truth "
-            f"over bound up to {f['printed.largest']:.1f}. P = .9, e = .05: bound {f['printed.example']:.3f}, truth "
-            f"{f['truth.example']:.2f}. e/(P(1-P-e)) is violated at {f['corrected.violated']:.0%}"
+            f"on; truth over bound up to {f['printed.largest']:.1f}. P = .9, e = .05: bound "
+            f"{f['printed.example']:.3f}, truth {f['truth.example']:.2f}. e/(P(1-P-e)) is violated at "
+            f"{f['corrected.violated']:.0%}"
         ),
         verdict=_propagation_verdict,
         shown_by=("bayes/test_error_bounds.py::test_the_printed_bound_is_violated_exactly_above_one_third",),
@@ -233,13 +231,11 @@ ROWS = (
         claim="For P in [.1, .9], ECE below .05 keeps the ratio within 15 %, below .02 within about 5 %",
         measure=measure_calibration_error,
         measured=lambda f, _: (
-            f"e = .05: {f['bound.0.05.0.1']:.0%}, {f['bound.0.05.0.5']:.0%}, {f['bound.0.05.0.9']:.0%} at P = .1, .5, "
-            ".9; "
-            f"e = .02: {f['bound.0.02.0.1']:.0%}, {f['bound.0.02.0.5']:.0%}, {f['bound.0.02.0.9']:.0%}. At prior .01 "
-            "a ratio "
-            f"twice too large shows ECE {short(f['ece.twofold.own'])}, twenty times {short(f['ece.twentyfold.own'])}; "
-            "at equal "
-            f"class shares {short(f['ece.twofold.even'])} and {short(f['ece.twentyfold.even'])}"
+            f"e = .05: {f['bound.0.05.0.1']:.0%}, {f['bound.0.05.0.5']:.0%}, {f['bound.0.05.0.9']:.0%} at P = .1, "
+            f".5, .9; e = .02: {f['bound.0.02.0.1']:.0%}, {f['bound.0.02.0.5']:.0%}, {f['bound.0.02.0.9']:.0%}. At "
+            f"prior .01 a ratio twice too large shows ECE {short(f['ece.twofold.own'])}, twenty times "
+            f"{short(f['ece.twentyfold.own'])}; at equal class shares {short(f['ece.twofold.even'])} and "
+            f"{short(f['ece.twentyfold.even'])}"
         ),
         verdict=_calibration_verdict,
         shown_by=(

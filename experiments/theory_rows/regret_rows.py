@@ -163,12 +163,12 @@ def _regret_verdict(figures: Figures) -> str:
         )
     if vacuous:
         reasons.append(
-            f"with a fitted ratio its terms, at constants 1, are {figures['over_no_adaptation']:.0f} times the regret "
-            "of not adapting"
+            f"with a fitted ratio its terms, at constants 1, are {figures['over_no_adaptation']:.0f} times the "
+            "regret of not adapting"
         )
     if figures["lag.growth"] > 0.1:
         reasons.append("an unbiased tracker at the rate it sets outgrows it too, by its lag")
-    return judged(FAILS, "; ".join(reasons) + ". A1 cannot hold on an unbounded support unless the slope is exact")
+    return judged(FAILS, "; ".join(reasons) + ". On an unbounded support eps_LR is 1 or more unless the slope is exact")
 
 
 def measure_stationary(settings: Settings) -> Measured:
@@ -204,8 +204,8 @@ def measure_stationary(settings: Settings) -> Measured:
 
 def _stationary_measured(figures: Figures, settings: Settings) -> str:
     parts = [
-        f"prior {prior:g}: Algorithm 2 {listed(figures, f'algorithm2.{prior}', settings['stationary_horizons'])} (T^"
-        f"{figures[f'algorithm2.{prior}.exponent']:.2f}), bank "
+        f"prior {prior:g}: Algorithm 2 {listed(figures, f'algorithm2.{prior}', settings['stationary_horizons'])} "
+        f"(T^{figures[f'algorithm2.{prior}.exponent']:.2f}), bank "
         f"{listed(figures, f'bank.{prior}', settings['stationary_horizons'])} "
         f"(T^{figures[f'bank.{prior}.exponent']:.2f}), one endless filter "
         f"{listed(figures, f'endless.{prior}', settings['stationary_horizons'])} "
@@ -233,18 +233,16 @@ ROWS = (
         measure=measure_regret,
         measured=lambda f, s: (
             f"a swinging prior, a logistic ratio fitted to {s['regret_fit_rows']:,} rows a class, T = "
-            f"{s['regret_horizons'][-1]:,}: "
-            f"eps_LR {f['eps_LR']:.2f} on the rows seen, delta {short(f['drift'])}, eta {f['eta']:.1f}, C_m "
-            f"{f['margin_constant']:.2f}, kappa {f['margin_exponent']:.2f}; terms {short(f['term1'])} + "
-            f"{short(f['term2'])} + "
-            f"{short(f['term3'])}; never raising an alarm {short(f['never_alarm'])}. Measured: Algorithm 2 "
+            f"{s['regret_horizons'][-1]:,}: eps_LR {f['eps_LR']:.2f} on the rows seen, delta {short(f['drift'])}, "
+            f"eta {f['eta']:.1f}, C_m {f['margin_constant']:.2f}, kappa {f['margin_exponent']:.2f}; terms "
+            f"{short(f['term1'])} + {short(f['term2'])} + {short(f['term3'])}; never raising an alarm "
+            f"{short(f['never_alarm'])}. Measured: Algorithm 2 "
             f"{listed(f, 'fitted.algorithm2', s['regret_horizons'][-1:])}, bank "
-            f"{listed(f, 'fitted.bank', s['regret_horizons'][-1:])}, "
-            f"the ratio's error alone {listed(f, 'fitted.known prior', s['regret_horizons'][-1:])}, no adaptation "
+            f"{listed(f, 'fitted.bank', s['regret_horizons'][-1:])}, the ratio's error alone "
+            f"{listed(f, 'fitted.known prior', s['regret_horizons'][-1:])}, no adaptation "
             f"{listed(f, 'fitted.no adaptation', s['regret_horizons'][-1:])}. Exact ratios: Algorithm 2 "
             f"{listed(f, 'exact.algorithm2', s['regret_horizons'])} after {named(s['regret_horizons'])} rows. Online "
-            "EM at the "
-            f"rate set, delta 1e-4, regret over bound: {listed(f, 'lag', s['lag_horizons'])} at T = "
+            f"EM at the rate set, delta 1e-4, regret over bound: {listed(f, 'lag', s['lag_horizons'])} at T = "
             f"{named(s['lag_horizons'])}"
         ),
         verdict=_regret_verdict,

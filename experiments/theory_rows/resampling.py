@@ -97,8 +97,8 @@ def _smote_verdict(figures: Figures) -> str:
         )
     return judged(
         NOT_AS_STATED,
-        f"SMOTE is worse from {worse[0]:,} positives on and better below, where thinning leaves too few rows; the bend "
-        "falls with their number. Weights beat both",
+        f"SMOTE is worse from {worse[0]:,} positives on and better below, where thinning leaves too few rows; the "
+        "bend falls with their number. Weights beat both",
     )
 
 
@@ -107,15 +107,15 @@ ROWS = (
         name="undersampling",
         covers=("assump:preserving", "prop:undersampling"),
         claim=(
-            "Uniform undersampling of the majority preserves the likelihood ratio in expectation, for any number "
-            "of rows"
+            "Uniform undersampling of the majority preserves the likelihood ratio in expectation, for any number of "
+            "rows"
         ),
         measure=measure_undersampling,
         measured=lambda f, s: (
             f"kept rows against fresh ones: p = {f['kolmogorov_p']:.2f} (Kolmogorov-Smirnov). Mean fitted slope "
-            "(truth 1) from "
-            f"{named(s['thinned_sizes'])} rows a class: {listed(f, 'slope', s['thinned_sizes'])} (standard errors "
-            f"{listed(f, 'slope_error', s['thinned_sizes'])}); its variance falls as rows^{f['variance_exponent']:.2f}"
+            f"(truth 1) from {named(s['thinned_sizes'])} rows a class: {listed(f, 'slope', s['thinned_sizes'])} "
+            f"(standard errors {listed(f, 'slope_error', s['thinned_sizes'])}); its variance falls as "
+            f"rows^{f['variance_exponent']:.2f}"
         ),
         verdict=_undersampling_verdict,
         shown_by=(
@@ -133,8 +133,8 @@ ROWS = (
         measured=lambda f, s: (
             f"RMS error of the log ratio at {named(s['smote_positives'])} positives: SMOTE "
             f"{listed(f, 'smote.rms', s['smote_positives'])}, undersampling "
-            f"{listed(f, 'undersample.rms', s['smote_positives'])}, "
-            f"weights {listed(f, 'weight.rms', s['smote_positives'])}; slopes: SMOTE "
+            f"{listed(f, 'undersample.rms', s['smote_positives'])}, weights "
+            f"{listed(f, 'weight.rms', s['smote_positives'])}; slopes: SMOTE "
             f"{listed(f, 'smote.slope', s['smote_positives'])}, undersampling "
             f"{listed(f, 'undersample.slope', s['smote_positives'])}"
         ),

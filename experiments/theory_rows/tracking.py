@@ -80,8 +80,7 @@ def _consistency_measured(figures: Figures, settings: Settings) -> str:
     return (
         f"exact ratios, truth {named(settings['consistency_priors'])}, started at the truth: Algorithm 2 settles at "
         f"{'; '.join(parts)}. The bank's mean error after {named(settings['consistency_horizons'])} rows (truth .1, "
-        "started "
-        f"at .5): {listed(figures, 'bank', settings['consistency_horizons'])} (falls as "
+        f"started at .5): {listed(figures, 'bank', settings['consistency_horizons'])} (falls as "
         f"rows^{figures['bank.exponent']:.2f})"
     )
 
@@ -171,11 +170,10 @@ def _tracking_measured(figures: Figures, settings: Settings) -> str:
     drifts = settings["drifts"]
     return (
         f"exponent in delta ({short(drifts[0])} to {short(drifts[-1])}) at the best rate / at sqrt(delta): moving "
-        "average of an "
-        f"unbiased signal {pair('average')}, online EM {pair('em')}, Algorithm 2 {pair('algorithm2')} (error "
-        f"{figures['algorithm2.best.first']:.3f} at the smallest drift, {figures['algorithm2.best.last']:.3f} at the "
-        f"largest: bias), the bank {figures['bank.exponent']:.2f} "
-        f"(error {figures['bank.first']:.3f} to {figures['bank.last']:.3f})"
+        f"average of an unbiased signal {pair('average')}, online EM {pair('em')}, Algorithm 2 {pair('algorithm2')} "
+        f"(error {figures['algorithm2.best.first']:.3f} at the smallest drift, {figures['algorithm2.best.last']:.3f} "
+        f"at the largest: bias), the bank {figures['bank.exponent']:.2f} (error {figures['bank.first']:.3f} to "
+        f"{figures['bank.last']:.3f})"
     )
 
 
@@ -190,10 +188,8 @@ ROWS = (
         measured=lambda f, s: (
             f"eta {ETA}, clamp {CLAMP}, {s['stability_rows']:,} rows: it falls to {f['rare.end']:.4f} and rises to "
             f"{f['common.end']:.4f}; outside [eta, 1 - eta] {f['rare.outside']:.0%} and {f['common.outside']:.0%} of "
-            "the time, "
-            f"beyond [eta - clamp, 1 - eta + clamp] {f['rare.beyond_proof']:.0%} and {f['common.beyond_proof']:.0%}; "
-            "largest step "
-            f"{f['rare.largest_step']:.3f}"
+            f"the time, beyond [eta - clamp, 1 - eta + clamp] {f['rare.beyond_proof']:.0%} and "
+            f"{f['common.beyond_proof']:.0%}; largest step {f['rare.largest_step']:.3f}"
         ),
         verdict=_stability_verdict,
         shown_by=("prior/test_algorithm2.py::test_the_clamp_bounds_the_step_and_not_the_walk",),
