@@ -139,12 +139,12 @@ ROWS = (
         ),
         measure=measure_loop,
         measured=lambda f, s: (
-            f"truth {s['loop_prior']:g}: slope of the loop {f['slope']:.2f} with exact ratios (times .6 in Algorithm "
-            f"2). It rests at {f['loop.low']:.3f}, {f['loop.exact']:.3f}, {f['loop.high']:.3f} with log ratios off "
-            f"by -.7, 0, +.7; Algorithm 2 at {f['algorithm2.low']:.3f}, {f['algorithm2.exact']:.3f}, "
-            f"{f['algorithm2.high']:.3f}, without its frequency {f['no_frequency.low']:.3f}, "
-            f"{f['no_frequency.exact']:.3f}, {f['no_frequency.high']:.3f}; from .001 and .5 it ends at "
-            f"{f['from.0.001']:.3f} and {f['from.0.5']:.3f}"
+            f"truth {s['loop_prior']:g}, separation {s['loop_separation']:g}: slope of the loop {f['slope']:.2f} "
+            f"with exact ratios (times .6 in Algorithm 2). It rests at {f['loop.low']:.3f}, {f['loop.exact']:.3f}, "
+            f"{f['loop.high']:.3f} with log ratios off by -.7, 0, +.7; Algorithm 2 at {f['algorithm2.low']:.3f}, "
+            f"{f['algorithm2.exact']:.3f}, {f['algorithm2.high']:.3f}, without its frequency "
+            f"{f['no_frequency.low']:.3f}, {f['no_frequency.exact']:.3f}, {f['no_frequency.high']:.3f}; from .001 "
+            f"and .5 it ends at {f['from.0.001']:.3f} and {f['from.0.5']:.3f}"
         ),
         verdict=_loop_verdict,
         shown_by=("test_errata.py::test_the_feedback_slope_is_not_proportional_to_the_ratio_error",),

@@ -81,8 +81,8 @@ def _many_measured(figures: Figures, settings: Settings) -> str:
         return ", ".join(f"{figures[f'{name}.{n_classes}.{last}']:.1f}" for n_classes in numbers)
 
     return (
-        f"K = {named(numbers)}, T = {last:,}, exact ratios: bank {row('bank')} (grows as "
-        f"K^{figures['bank.in_classes']:.2f} or (K-1)^{figures['bank.in_free_shares']:.2f}, at most "
+        f"K = {named(numbers)} classes {SEPARATION:g} apart, T = {last:,}, exact ratios: bank {row('bank')} (grows "
+        f"as K^{figures['bank.in_classes']:.2f} or (K-1)^{figures['bank.in_free_shares']:.2f}, at most "
         f"T^{figures['bank.largest_growth']:.2f}, {figures[f'bank.{numbers[-1]}.over_bound']:.4f} of K sqrt(T log T) "
         f"at K = {numbers[-1]}); Algorithm 2 {row('algorithm2')} (T^{figures['algorithm2.largest_growth']:.2f})"
     )

@@ -107,6 +107,7 @@ def measure_error_propagation(_: Settings) -> Measured:
     printed, corrected = worst / printed_ratio_error_bound(true, sizes), worst / ratio_error_bound(true, sizes)
     violated = printed > 1.0 + 1e-9
     figures = {
+        "points": float(violated.size),
         "printed.violated": float(violated.mean()),
         "printed.largest": float(printed.max()),
         "printed.first_violated": float(true[violated.any(axis=1)].min()),
@@ -204,9 +205,9 @@ ROWS = (
         claim="The relative error of the ratio is at most e/(P(1-P) - e(1-2P))",
         measure=measure_error_propagation,
         measured=lambda f, _: (
-            f"violated at {f['printed.violated']:.0%} of 18,905 points, from P = {f['printed.first_violated']:.3f} "
-            f"on; truth over bound up to {f['printed.largest']:.1f}. P = .9, e = .05: bound "
-            f"{f['printed.example']:.3f}, truth {f['truth.example']:.2f}. e/(P(1-P-e)) is violated at "
+            f"violated at {f['printed.violated']:.0%} of {f['points']:,.0f} points, from P = "
+            f"{f['printed.first_violated']:.3f} on; truth over bound up to {f['printed.largest']:.1f}. P = .9, e = "
+            f".05: bound {f['printed.example']:.3f}, truth {f['truth.example']:.2f}. e/(P(1-P-e)) is violated at "
             f"{f['corrected.violated']:.0%}"
         ),
         verdict=_propagation_verdict,

@@ -112,9 +112,10 @@ ROWS = (
         ),
         measure=measure_undersampling,
         measured=lambda f, s: (
-            f"kept rows against fresh ones: p = {f['kolmogorov_p']:.2f} (Kolmogorov-Smirnov). Mean fitted slope "
-            f"(truth 1) from {named(s['thinned_sizes'])} rows a class: {listed(f, 'slope', s['thinned_sizes'])} "
-            f"(standard errors {listed(f, 'slope_error', s['thinned_sizes'])}); its variance falls as "
+            f"separation {SEPARATION}; kept rows against fresh ones: p = {f['kolmogorov_p']:.2f} "
+            f"(Kolmogorov-Smirnov). Mean fitted slope (truth 1) from {named(s['thinned_sizes'])} rows a class: "
+            f"{listed(f, 'slope', s['thinned_sizes'])} (standard errors "
+            f"{listed(f, 'slope_error', s['thinned_sizes'])}); its variance falls as "
             f"rows^{f['variance_exponent']:.2f}"
         ),
         verdict=_undersampling_verdict,
@@ -131,7 +132,7 @@ ROWS = (
         ),
         measure=measure_smote,
         measured=lambda f, s: (
-            f"RMS error of the log ratio at {named(s['smote_positives'])} positives: SMOTE "
+            f"ten features; RMS error of the log ratio at {named(s['smote_positives'])} positives: SMOTE "
             f"{listed(f, 'smote.rms', s['smote_positives'])}, undersampling "
             f"{listed(f, 'undersample.rms', s['smote_positives'])}, weights "
             f"{listed(f, 'weight.rms', s['smote_positives'])}; slopes: SMOTE "

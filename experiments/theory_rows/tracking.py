@@ -186,10 +186,11 @@ ROWS = (
         ),
         measure=measure_stability,
         measured=lambda f, s: (
-            f"eta {ETA}, clamp {CLAMP}, {s['stability_rows']:,} rows: it falls to {f['rare.end']:.4f} and rises to "
-            f"{f['common.end']:.4f}; outside [eta, 1 - eta] {f['rare.outside']:.0%} and {f['common.outside']:.0%} of "
-            f"the time, beyond [eta - clamp, 1 - eta + clamp] {f['rare.beyond_proof']:.0%} and "
-            f"{f['common.beyond_proof']:.0%}; largest step {f['rare.largest_step']:.3f}"
+            f"separation 4, eta {ETA}, clamp {CLAMP}, {s['stability_rows']:,} rows: it falls to "
+            f"{short(f['rare.end'])} and rises to {f['common.end']:.6f}; outside [eta, 1 - eta] "
+            f"{f['rare.outside']:.1%} and {f['common.outside']:.1%} of the time, beyond [eta - clamp, 1 - eta + "
+            f"clamp] {f['rare.beyond_proof']:.0%} and {f['common.beyond_proof']:.0%}; largest step "
+            f"{f['rare.largest_step']:.3f}"
         ),
         verdict=_stability_verdict,
         shown_by=("prior/test_algorithm2.py::test_the_clamp_bounds_the_step_and_not_the_walk",),
