@@ -24,10 +24,10 @@ def _weighted(power: float) -> Build:
     return lambda seed, imbalance: WeightedNetwork(seed, imbalance**power)
 
 
-def _rusboost(depth: int | None, n_estimators: int) -> Build:
+def _rusboost(depth: int | None, n_estimators: int, rate: float) -> Build:
     def build(seed: int, _: float) -> Any:
         base = network(seed) if depth is None else DecisionTreeClassifier(max_depth=depth)
-        return RUSBoostClassifier(base, n_estimators=n_estimators, random_state=seed)
+        return RUSBoostClassifier(base, n_estimators=n_estimators, learning_rate=rate, random_state=seed)
 
     return build
 
@@ -69,9 +69,12 @@ TRAINED: dict[str, dict[str, Build]] = {
     "ADASYN": {f"to {share:g}": _sampled(ADASYN, sampling_strategy=share) for share in (0.25, 0.5, 1.0)},
     "cost-sensitive": {f"weight Qp^{power:g}": _weighted(power) for power in (0.25, 0.5, 0.75, 1.0)},
     "RUSBoost": {
-        "50 stumps": _rusboost(1, 50),
-        "50 trees of depth 3": _rusboost(3, 50),
-        "10 networks": _rusboost(None, 10),
+        "50 stumps": _rusboost(1, 50, 1.0),
+        "50 trees of depth 3": _rusboost(3, 50, 1.0),  # at rate 1 boosting often stops after a few rounds
+        "50 trees of depth 3, rate .1": _rusboost(3, 50, 0.1),
+        "50 trees of depth 6, rate .1": _rusboost(6, 50, 0.1),
+        "10 networks": _rusboost(None, 10, 1.0),
+        "10 networks, rate .1": _rusboost(None, 10, 0.1),
     },
     "random undersampling": {
         f"to {share:g}": _sampled(RandomUnderSampler, sampling_strategy=share) for share in (0.25, 0.5, 1.0)
