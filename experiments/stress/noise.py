@@ -9,7 +9,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.data.shift_protocol import thinned_rows
 from obil.model.holdout import Holdout
 from obil.monitor import LabelShiftMonitor
-from obil.stream.online_classifier import watch_over
+from obil.stream.monitored_rows import watch_over
 
 NOISE_SEED = 6_000_101
 
