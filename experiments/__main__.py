@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from experiments.pages import render_pages
-from experiments.runner import EXPERIMENTS, has_run, render, run_experiment
+from experiments.runner import EXPERIMENTS, render, run_experiment
 
 FOLDER = Path(__file__).parent
 
@@ -26,8 +26,7 @@ def main() -> int:
     missed = 0
     for name in EXPERIMENTS if arguments.name == "all" else [arguments.name]:
         if arguments.render:
-            if arguments.name != "all" or has_run(name, quick=arguments.quick):
-                render(name, quick=arguments.quick)
+            render(name, quick=arguments.quick)
         else:
             missed += run_experiment(name, quick=arguments.quick, jobs=arguments.jobs)
     if arguments.render and not arguments.quick:

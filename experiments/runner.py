@@ -101,17 +101,16 @@ def load(name: str, *, quick: bool, folder: Path = FOLDER) -> tuple[Any, Setting
     return module, settings, {} if quick else config.get("bounds", {})
 
 
-def has_run(name: str, *, quick: bool = False) -> bool:
-    """Return whether an experiment has left its JSON."""
-    return (_folder(quick) / f"{name}.json").exists()
-
-
 def render(name: str, *, quick: bool = False) -> None:
-    """Write the Markdown table of an experiment and draw its pictures, from its JSON alone."""
+    """Write the Markdown table of an experiment and draw its pictures, from its JSON alone; without one, say so."""
     module, _, _ = load(name, quick=quick)
-    record = json.loads((_folder(quick) / f"{name}.json").read_text())
+    path = _folder(quick) / f"{name}.json"
     tables, drawings = (_folder(True), _folder(True)) if quick else (DOCS, PICTURES)
     tables.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        (tables / f"{name}.md").write_text(f"The full run is not finished: `python -m experiments {name}`.\n")
+        return
+    record = json.loads(path.read_text())
     head = f"<!-- made by `python -m experiments {name} --render` from experiments/results/{name}.json -->\n\n"
     (tables / f"{name}.md").write_text(head + module.table(record["figures"], record["settings"]).rstrip() + "\n")
     with style():

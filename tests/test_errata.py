@@ -6,6 +6,7 @@ from scipy.integrate import quad
 from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
 
 from obil.bayes.costs import log_threshold
 from obil.bayes.posterior import log_ratios_from_posterior, posterior
@@ -206,3 +207,31 @@ def test_the_risk_minimiser_is_not_the_sup_norm_best_fit() -> None:
         trained = int(np.argmin(probability * positive + (1 - probability) * negative))
         assert constants[trained] == pytest.approx(-0.64, abs=1e-3)
         assert worst[trained] == pytest.approx(1.44, abs=1e-3)
+
+
+def test_the_two_signals_of_algorithm_2_are_made_of_the_same_row() -> None:
+    # "two independent signals": at a fixed prior the posterior of a row and its vote above ratio 1 go together
+    stream = GaussianClasses.spread(2.0, n_features=1).draw(np.full(50_000, 0.1), random_state=0)
+    ratios = stream.log_ratios[:, 1]
+    by_ratio, by_frequency = expit(ratios + logit(0.1)), ratios > 0.0
+    assert np.corrcoef(by_ratio, by_frequency)[0, 1] > 0.5
+    for label in (0, 1):  # given the class as well: it is not the class that they share, it is the row
+        own = stream.labels == label
+        assert np.corrcoef(by_ratio[own], by_frequency[own])[0, 1] > 0.4
+
+
+def test_four_times_the_imbalance_is_the_lower_prevalence_and_four_times_the_prior_the_higher() -> None:
+    prior = 166 / 7_200
+    imbalance = (1.0 - prior) / prior
+    assert imbalance == pytest.approx(42.4, abs=0.05)
+    assert 1.0 / (1.0 + 4.0 * imbalance) == pytest.approx(0.0059, abs=5e-5)
+    assert 4.0 * prior > prior > 1.0 / (1.0 + 4.0 * imbalance)
+
+
+def test_scores_that_are_only_moved_rank_rows_as_before() -> None:
+    # logit adjustment and BBSE without retraining: one ranking, so one area under the precision-recall curve
+    stream = GaussianClasses.spread(1.5, n_features=2).draw(np.full(5_000, 0.05), random_state=0)
+    plain = stream.log_ratios[:, 1] + logit(0.05)
+    adjusted, corrected = plain / 1.5 - logit(0.05), plain - logit(0.05) + logit(0.2)
+    areas = {round(average_precision_score(stream.labels, scores), 12) for scores in (plain, adjusted, corrected)}
+    assert len(areas) == 1
