@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, ndtri
 
 from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.ratio_model import RatioModel
 from obil.prior.bayes_bank import LARGEST_TOTAL, BankMemory, BayesBank
-from obil.prior.calibration_spread import logits_of
 from obil.prior.label_experts import (
     COUNT_MEMORIES,
     FAST,
@@ -22,7 +20,6 @@ from obil.prior.label_experts import (
     N_EXPERTS,
     RECALIBRATION_MEMORIES,
     SMALLEST_SLOPE,
-    START_LABELS,
     TRAINING,
     LabelMemory,
     advise,
@@ -31,6 +28,8 @@ from obil.prior.label_experts import (
     priors_of_rows,
     start_precision,
 )
+from obil.prior.label_say import say_of_labels, words_of_say
+from obil.prior.labelled_interval import counted_interval, labelled_interval
 from obil.prior.tracker import CompiledTracker
 from obil.prior.view_guard import (
     BLOCK_ROWS,
@@ -73,9 +72,9 @@ class SafeTracker(CompiledTracker):
     p(x | class) drifts in the wild, and a likelihood cannot tell that from a change of the prior. So this tracker
     moves slowly; not at all where a small drift of the ratio would explain the move; and no further than the *views*
     of the model, other opinions on the same rows, agree on beyond their noise. Fast memories are admitted after ten
-    blocks of 500 rows without a disagreement. As soon as labels come (`feedback`), they decide: the posteriors of
-    eight experts (training prior, guarded prior, fast bank, three counts of labels, two recalibrations) are mixed by
-    their log loss.
+    blocks of 500 rows without a disagreement. As soon as labels come (`feedback`), the posteriors of eight experts
+    (training prior, guarded prior, fast bank, three counts of labels, two recalibrations) are mixed by their log loss,
+    and the more labels have told, the more they decide (`label_say`).
 
     Guarantee
     ---------
@@ -106,7 +105,7 @@ class SafeTracker(CompiledTracker):
     >>> for _ in range(40):
     ...     tracker.feedback([0.0, -9.0], 0)
     >>> tracker.status
-    'labels decide'
+    'labels have 24 % of the say, the start prior and the banks the rest'
     """
 
     _memory: SafeMemory
@@ -199,7 +198,7 @@ class SafeTracker(CompiledTracker):
     def status(self) -> str:
         """What decides at the moment, in words."""
         if self.n_labels:
-            return "labels decide"
+            return words_of_say(self.label_say)
         if self._settings["lead"] == "training":
             return "the start prior, until labels come"
         if self._settings["lead"] == "fast" and self.admitted:
@@ -209,6 +208,13 @@ class SafeTracker(CompiledTracker):
         if not self.n_views:
             return "the slow bank: there are neither views nor labels to check a faster one"
         return "the slow bank, held back by its views"
+
+    @property
+    def label_say(self) -> float:
+        """How much of what is decided is owed to labels, from 0 to 1: the weight that their experts have learned."""
+        self._started()
+        labels = self._memory.labels
+        return say_of_labels(labels.weights, labels.counts, labels.precisions, self._start_precision)
 
     @property
     def labelled_prior(self) -> FloatArray | None:
@@ -274,34 +280,23 @@ class SafeTracker(CompiledTracker):
         return priors
 
     def interval(self, level: float = 0.9) -> FloatArray:
-        """Return an interval for each class's prior, (K, 2): of the two banks, or of the experts' mixture.
+        """Return an interval for each class's prior, (K, 2).
 
-        Without labels it reaches over both banks: what the guard held back, or was too slow for, may have been right.
+        It reaches over both banks and to the prior itself: what the guard held back, or was too slow for, may have
+        been right. Labels that bear out the fast bank narrow it; labels that contradict both widen it.
         """
-        tail = ndtri((1.0 + require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0)
+        require_in("level", level, 1e-6, 1.0 - 1e-6)
         self._started()
-        memory = self._memory
-        banks = [self._fast] if self.admitted else [self._slow, self._fast]
-        reach = np.array([bank.interval(level) for bank in banks])
-        ends = logits_of(np.stack([reach[:, :, 0].min(axis=0), reach[:, :, 1].max(axis=0)], axis=1))
-        own = logits_of(memory.prior)
-        if not self.n_labels:
-            return np.asarray(expit(np.stack([np.minimum(ends[:, 0], own), np.maximum(ends[:, 1], own)], axis=1)))
-        guarded, fast = self._now()
-        counts = memory.labels.counts
-        means = [self._start, guarded[0], fast[0]]
-        spreads = [np.zeros_like(own), ((ends[:, 1] - ends[:, 0]) / 2.0 / tail) ** 2]
-        spreads.append(spreads[-1])
-        for count in counts:
-            number = count.sum() + START_LABELS
-            mean = (count + START_LABELS * guarded[0]) / number
-            means.append(mean)
-            spreads.append(1.0 / np.maximum(number * mean * (1.0 - mean), 1e-12))
-        weights = memory.labels.weights[: len(means)]
-        weights = weights / weights.sum()
-        centres = logits_of(np.array(means))
-        spread = weights @ (np.array(spreads) + (centres - weights @ centres) ** 2)
-        return np.asarray(expit(own[:, None] + tail * np.sqrt(spread)[:, None] * np.array([-1.0, 1.0])))
+        own, labels = self._memory.prior, self._memory.labels
+        fast = self._fast.interval(level)
+        slow = fast if self.admitted else self._slow.interval(level)
+        known = np.stack([np.minimum(slow[:, 0], fast[:, 0]), np.maximum(slow[:, 1], fast[:, 1])], axis=1)
+        if self.n_labels:
+            guarded = self._now()[0][0]
+            counted = np.array([counted_interval(count, guarded, level) for count in labels.counts])
+            say = float(labels.weights[[GUARDED, FAST]].sum())
+            known = labelled_interval(known, fast, counted, bank_say=say)
+        return np.stack([np.minimum(known[:, 0], own), np.maximum(known[:, 1], own)], axis=1)
 
     def _begin(self, start: FloatArray) -> SafeMemory:
         given, n_classes = self._given, start.size
