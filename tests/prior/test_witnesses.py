@@ -30,11 +30,11 @@ def three_classes() -> GaussianClasses:
 
 
 @cache
-def fitted(n_classes: int, separation: float = 2.5) -> RatioModel:
+def fitted(n_classes: int, separation: float = 2.5, seed: int = 1) -> RatioModel:
     """Return a logistic regression on 900 rows with its views."""
     classes = GaussianClasses.spread(separation, n_features=4) if n_classes == 2 else three_classes()
     prior = np.array([0.7, 0.3]) if n_classes == 2 else np.array([0.5, 0.3, 0.2])
-    drawn = classes.draw(np.tile(prior, (900, 1)), random_state=1)
+    drawn = classes.draw(np.tile(prior, (900, 1)), random_state=seed)
     classifier = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0)
     return classifier.fit(drawn.features, drawn.labels).model_
 
@@ -221,7 +221,7 @@ def test_with_another_model_what_is_known_of_the_prior_is_kept_and_what_was_said
 ) -> None:
     tracker = told(fitted(n_classes), lead)
     before = tracker.state()
-    model = fitted(n_classes, 1.6) if n_classes == 2 else fitted(3)
+    model = fitted(n_classes, 1.6) if n_classes == 2 else fitted(3, seed=2)
     other = tracker.with_witnesses(model)
     after = other.state()
     fresh = SafeTracker.for_model(model, lead=lead).start(before["settings"]["prior"]).state()
@@ -243,16 +243,31 @@ def test_with_another_model_what_is_known_of_the_prior_is_kept_and_what_was_said
 
 
 def test_the_prior_is_no_longer_held_back_by_what_the_views_of_the_old_model_said() -> None:
-    # without labels; the model is the same, so that only what its views said is gone
-    model = fitted(2)
+    # without labels, from another draw of the same rows
+    model, new = fitted(2), fitted(2, seed=2)
     tracker = SafeTracker.for_model(model).start(model.prior_)
     rows = np.column_stack([np.zeros(4_000), np.random.default_rng(3).normal(3.0, 2.0, size=4_000)])
     tracker.update_many(rows, views=np.stack([rows, rows, -rows, rows], axis=1))
-    other = tracker.with_witnesses(model)
+    other = tracker.with_witnesses(new)
     assert other.prior[1] > tracker.prior[1] + 0.05
-    unseen = SafeTracker.for_model(model).start(model.prior_)
+    unseen = SafeTracker.for_model(new).start(model.prior_)
     unseen.update_many(rows)  # rows without views do not reach the guard
     np.testing.assert_array_equal(other.prior, unseen.prior)
+
+
+@pytest.mark.parametrize("lead", ["slow", "fast", "training"])
+def test_the_same_model_once_more_changes_nothing(lead: str) -> None:
+    # neither the model itself nor one fitted anew on the same rows says anything new
+    model = fitted(2)
+    tracker = told(model, lead)
+    before = tracker.state()
+    again = fitted.__wrapped__(2)
+    assert again is not model
+    for same in (model, again):
+        other = tracker.with_witnesses(same)
+        assert other.state() == before
+        other.feedback([0.0, 1.0], 1)
+        assert tracker.state() == before  # a copy: what the other one learns is its own
 
 
 def test_witnesses_are_only_changed_for_those_of_as_many_classes_and_once_started() -> None:

@@ -225,7 +225,8 @@ def test_a_right_model_is_not_recalibrated_by_what_labels_said_of_a_wrong_one() 
     for row, score in enumerate(2.2 * stream.log_ratios[:3_000, 1]):  # the scores have become too bold
         online.decide(score)
         online.feedback(row, NAMES[stream.labels[row]])
-    online.model = RatioClassifier.from_scores(scores, NAMES[training.labels], kind="margin")
+    other = drawn(3_000, 0.1, 14)  # a model from the same rows would be the same model
+    online.model = RatioClassifier.from_scores(other.log_ratios[:, 1], NAMES[other.labels], kind="margin")
     fresh = OnlineClassifier(steep, monitor=False)
     later = slice(3_000, 6_000)
     losses = []

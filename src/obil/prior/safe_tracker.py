@@ -149,13 +149,19 @@ class SafeTracker(CompiledTracker):
     def with_witnesses(self, model: RatioModel) -> "SafeTracker":
         """Return a tracker that knows the prior as this one does, but scores and views by another model.
 
-        What the views, and the recalibrations, of the old model said does not speak of the new one's.
+        What the views, and the recalibrations, of the old model said does not speak of the new one's: they start
+        anew, and the prior jumps to where the banks are without them. A model whose witnesses are the same is the
+        same one, and nothing changes.
         """
         self._started()
         other = SafeTracker.for_model(
             model, lead=self._settings["lead"], start_weights=self._settings["start_weights"]
         ).start(self._start)
         mine, theirs = self._memory._asdict(), other._memory._asdict()
+        if other._settings["witnesses"] == self._settings["witnesses"]:
+            for name, values in theirs.items():
+                values[...] = mine[name]
+            return other
         kept = ("slow.", "fast.", "labels.counts", "labels.least_propensity", "labels.seen", "labels.arrivals")
         for name, values in theirs.items():
             if name.startswith(kept):
