@@ -63,6 +63,24 @@ def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
     words = ("backtest", "t.csv", *WORDS, "--label-rate", ".2", "--label-delay", "0", "--train-share", ".4", "--json")
     first = obil(*words)
     picture = (table.parent / "backtest.png").read_bytes()
+def test_dates_with_slashes_order_the_rows_and_are_left_out_of_the_features(table: Path) -> None:
+    text = table.read_text().splitlines()
+    days = [line.rsplit(",", 1)[1] for line in text[1:]]
+    british = [day.replace(".", "/") for day in days]
+    american = ["/".join(day.split(".")[place] for place in (1, 0, 2)) for day in days]
+    reference = json.loads(obil("backtest", "t.csv", *WORDS, "--json").stdout)
+    for time, other in ((british, american), (american, british)):
+        lines = [f"{line},{seen}" for line, seen in zip(text, ["seen", *other], strict=True)]
+        lines = [f"{line.rsplit(',', 2)[0]},{day},{line.rsplit(',', 1)[1]}" for line, day in
+                 zip(lines, ["day", *time], strict=True)]  # fmt: skip
+        table.write_text("\n".join(lines) + "\n")
+        result = obil("backtest", "t.csv", *WORDS, "--json")
+        assert result.exit_code == 0, result.output
+        record = json.loads(result.stdout)
+        assert any("'seen' was left out: it holds dates" in note for note in record.pop("notes"))
+        assert record == {name: value for name, value in reference.items() if name != "notes"}
+
+
     assert first.exit_code == 0, first.output
     record = json.loads(first.stdout)
     assert record["classes"] == ["no", "yes"]

@@ -70,9 +70,9 @@ def backtest(
         from obil.data.tables import read_table, split_labels
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
-        from obil.estimators.table_fit import as_times
         from obil.evaluate.backtest import backtest_table
         from obil.evaluate.backtest_picture import draw_backtest
+        from obil.data.times import as_times
         from obil.ratio.calibrate import CALIBRATIONS
 
         require_file_to_write(out, unlike=data)

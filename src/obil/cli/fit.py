@@ -68,9 +68,10 @@ def fit(
     with one_line_errors():
         from obil.data.table_cells import require_columns
         from obil.data.tables import read_table, split_labels
+        from obil.data.times import as_times
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
-        from obil.estimators.table_fit import as_groups, as_times, fit_score_column, fit_table
+        from obil.estimators.table_fit import as_groups, fit_score_column, fit_table
         from obil.model.files import save
         from obil.ratio.calibrate import CALIBRATIONS
 

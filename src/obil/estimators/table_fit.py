@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from obil.arrays import FloatArray, IntArray
+from obil.data.times import are_dates
 from obil.errors import InvalidInputError, ObilError
 from obil.estimators.named_models import named_model
 from obil.estimators.obil_classifier import OBILClassifier
@@ -17,7 +18,6 @@ from obil.model.columns import MOST_LEVELS, Column, ColumnEncoder
 from obil.model.ratio_model import RatioModel, labels_to_numbers
 
 MOST_CLASSES = 50
-_TIME_FORMATS = ("ISO8601", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ def fit_table(
     positive
         The label, as text, that becomes the second class; of two labels the larger if None.
     groups, time
-        As in `RatioClassifier.fit`; see `as_groups` and `as_times`.
+        As in `RatioClassifier.fit`; see `as_groups` and `obil.data.times.as_times`.
     verbose
         Show a progress bar where the model has many members.
 
@@ -206,26 +206,6 @@ def as_groups(values: "pd.Series[Any]") -> IntArray:
     return numbers
 
 
-def as_times(values: "pd.Series[Any]") -> FloatArray:
-    """Return times as numbers that sort, (n,): numbers as they are, ISO dates and dd.mm.yyyy in seconds.
-
-    >>> as_times(pd.Series(["31.12.2023", "01.01.2024"])).tolist()
-    [1703980800.0, 1704067200.0]
-    """
-    if values.isna().any():
-        raise InvalidInputError(f"every row must have a time, got none in {int(values.isna().sum())} of {len(values)}")
-    if values.dtype.kind in "fiu":
-        return values.to_numpy(dtype=np.float64)
-    for form in _TIME_FORMATS:
-        try:
-            times = pd.to_datetime(values, format=form, utc=True)
-        except (ValueError, OverflowError):
-            continue
-        seconds = (times - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
-        return np.asarray(seconds, dtype=np.float64)
-    raise InvalidInputError(f"times must be numbers or dates as 2024-12-31 or 31.12.2024, got {values.iloc[0]!r:.40}")
-
-
 def _why_not(values: "pd.Series[Any]", column: Column) -> str | None:
     present = values.dropna()
     if present.empty:
@@ -239,7 +219,7 @@ def _why_not(values: "pd.Series[Any]", column: Column) -> str | None:
             f"column {column.name!r} must hold plain numbers or words, got {present.iloc[0]!r:.40}: "
             "take out the thousands marks, or drop the column"
         )
-    if _are_dates(present):
+    if are_dates(present):
         return "it holds dates, and those to come are not these (--time uses them to order the rows)"
     distinct = present.nunique()
     if distinct == len(present) and distinct > 1:
@@ -247,14 +227,6 @@ def _why_not(values: "pd.Series[Any]", column: Column) -> str | None:
     if distinct > MOST_LEVELS and 2 * distinct > len(present):
         return f"it holds {distinct} different words in {len(present)} rows"
     return None
-
-
-def _are_dates(values: "pd.Series[Any]") -> bool:
-    try:
-        as_times(values)
-    except InvalidInputError:
-        return False
-    return True
 
 
 def _is_number(text: str) -> bool:

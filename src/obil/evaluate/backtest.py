@@ -20,10 +20,11 @@ from sklearn.utils.validation import _check_y, indexable
 from obil.arrays import FloatArray, IntArray, as_scaled, require_in
 from obil.bayes.costs import Costs
 from obil.data.splits import Split, time_split
+from obil.data.times import as_times
 from obil.errors import InvalidInputError, ObilError
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.estimators.table_fit import as_times, learn_columns, ordered_classes, table_classifier
+from obil.estimators.table_fit import learn_columns, ordered_classes, table_classifier
 from obil.evaluate.backtest_advice import (
     BANK,
     FAST,
@@ -143,8 +144,8 @@ def backtest(
     estimator
         An unfitted classifier; it is cloned and fitted with `time`.
     time
-        When each row was, (n,): numbers, dates, or text as 2024-12-31 or 31.12.2024. Equal times keep the order
-        they have, and are never on both sides of the cut.
+        When each row was, (n,): numbers, dates, or text as 2024-12-31, 31.12.2024, 31/12/2024 or 12/31/2024. Equal
+        times keep the order they have, and are never on both sides of the cut.
     costs
         What wrong decisions cost; equal costs if None.
     train_share
