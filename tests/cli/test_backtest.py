@@ -52,6 +52,10 @@ def test_a_person_gets_a_table_a_verdict_and_a_picture(table: Path) -> None:
     for way in ("not adapting", "Bayes bank", "safe tracker", "safe tracker, labels (1)", "oracle"):
         assert way in result.stdout
     assert "(1) with 5 % of the labels, 500 rows late" in result.stdout
+    assert "the mean of 8 draws of which" in result.stdout
+    said = " ".join(result.stdout.split())
+    assert "(2) mean distance from the local share, counted in the" in said
+    assert "and itself good to 0.0" in said
     assert "Verdict: Adapting would have cost" in result.stdout
     assert "% less than not adapting" in result.stdout
     assert "Picture: b.png" in result.stdout
@@ -59,10 +63,6 @@ def test_a_person_gets_a_table_a_verdict_and_a_picture(table: Path) -> None:
     assert sorted(path.name for path in table.parent.iterdir()) == ["b.png", "t.csv"]
 
 
-def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
-    words = ("backtest", "t.csv", *WORDS, "--label-rate", ".2", "--label-delay", "0", "--train-share", ".4", "--json")
-    first = obil(*words)
-    picture = (table.parent / "backtest.png").read_bytes()
 def test_dates_with_slashes_order_the_rows_and_are_left_out_of_the_features(table: Path) -> None:
     text = table.read_text().splitlines()
     days = [line.rsplit(",", 1)[1] for line in text[1:]]
@@ -81,12 +81,19 @@ def test_dates_with_slashes_order_the_rows_and_are_left_out_of_the_features(tabl
         assert record == {name: value for name, value in reference.items() if name != "notes"}
 
 
+def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
+    words = ("backtest", "t.csv", *WORDS, "--label-rate", ".2", "--label-delay", "0", "--train-share", ".4", "--json")
+    first = obil(*words)
+    picture = (table.parent / "backtest.png").read_bytes()
     assert first.exit_code == 0, first.output
     record = json.loads(first.stdout)
     assert record["classes"] == ["no", "yes"]
     assert record["rows"] == {"earlier": 960, "later": 1_440}
     assert record["labels"]["rate"] == 0.2
     assert record["labels"]["came"] > 200
+    assert record["labels"]["draws"] == 8
+    assert record["local_share"]["rows"] >= 100
+    assert 0.0 < record["local_share"]["error"] < 0.1
     assert record["picture"] == "backtest.png"
     assert record["unlabelled"] == 0
     assert {one["way"]: one["log_loss_ratio"] for one in record["ways"]}["safe"] < 0.95

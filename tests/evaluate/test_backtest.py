@@ -20,9 +20,10 @@ from obil.data.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, ModelFileError
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.evaluate.backtest import N_DRAWS, Backtest, backtest, backtest_table, local_shares
-from obil.evaluate.backtest_advice import choose_lead, difference, start_weights
+from obil.evaluate.backtest import LABEL_DRAWS, N_DRAWS, Backtest, backtest, backtest_table
+from obil.evaluate.backtest_advice import choose_lead, difference, difference_of_draws, start_weights
 from obil.evaluate.backtest_picture import draw_backtest
+from obil.evaluate.local_share import local_shares
 from obil.model.files import load, save
 from obil.model.tracker_advice import TrackerAdvice
 from obil.prior import BayesBank, SafeTracker
@@ -151,7 +152,7 @@ def test_equal_times_keep_their_order_and_stay_on_one_side_of_the_cut() -> None:
     result = backtest(classifier(), X, y, time=days)
     assert result.n_earlier == 2_800
     assert result.n_earlier + result.n_later == N
-    late = local_shares(y[2_800:], n_classes=2, window=110)
+    late = local_shares(y[2_800:], n_classes=2, window=result.window)
     np.testing.assert_array_equal(result.truth, late)
 
 
@@ -329,17 +330,8 @@ def test_labels_that_come_too_late_change_nothing() -> None:
     X, y = drifting()
     result = backtest(classifier(), X, y, time=np.arange(N), views=False, label_delay=N)
     assert result.n_labels == 0
-    assert result["safe_labels"].log_loss == result["safe"].log_loss
+    assert result["safe_labels"].log_loss == pytest.approx(result["safe"].log_loss, rel=1e-12)
     assert "With 5 % of the labels" not in result.recommendation.sentence
-
-
-def test_a_local_share_is_that_of_the_neighbours() -> None:
-    labels = np.random.default_rng(0).integers(0, 3, 60)
-    shares = local_shares(labels, n_classes=3, window=10)
-    for row in range(60):
-        near = [i for i in range(max(row - 5, 0), min(row + 6, 60)) if i != row]
-        counts = np.bincount(labels[near], minlength=3) + np.bincount(labels, minlength=3) / 60
-        np.testing.assert_allclose(shares[row], counts / (len(near) + 1))
 
 
 def test_noise_that_lasts_is_not_taken_for_a_difference() -> None:
@@ -350,6 +342,41 @@ def test_noise_that_lasts_is_not_taken_for_a_difference() -> None:
         apart = np.repeat(rng.normal(size=40), 100)
         wrong += difference(apart, np.zeros(4_000)).sign != 0
     assert wrong / 200 < 0.1  # two-sided at 2 standard errors of 10 or more blocks: .077; above .1 by chance: .09
+
+
+def test_chance_in_which_labels_come_is_not_taken_for_a_difference() -> None:
+    # every draw is better or worse by the same in all rows: between rows there is no noise at all
+    rng = np.random.default_rng(0)
+    wrong, by_rows_alone = 0, 0
+    for _ in range(200):
+        losses = np.repeat(rng.normal(size=(LABEL_DRAWS, 1)), 400, axis=1)
+        wrong += difference_of_draws(losses, np.zeros(400)).sign != 0
+        by_rows_alone += difference(losses[0], np.zeros(400)).sign != 0
+    assert by_rows_alone == 200
+    assert wrong == 0  # a mean of 8 draws beyond two of their standard deviations
+    sure = difference_of_draws(np.array([np.full(400, 1.0), np.full(400, 1.1)]), np.zeros(400))
+    assert sure.sign == 1
+
+
+def test_where_nothing_changes_neither_the_oracle_nor_which_labels_came_makes_a_difference() -> None:
+    # five pasts that stand still, each with labels drawn by its own seed
+    oracles, errors = [], []
+    for seed in range(5):
+        X, y = shifted(prior_paths.constant(N // 2, 0.1), seed=seed)
+        result = backtest(classifier(), X, y, time=np.arange(N), views=False, random_state=seed)
+        oracles.append(result["oracle"].log_loss_ratio)
+        errors.append(result["static"].prior_error)
+        assert result["safe_labels"].excess.sign == 0
+    assert np.mean(oracles) < 1.005
+    assert np.mean(errors) < 0.015  # from the share of 125 rows: .025
+
+
+def test_labels_that_cost_more_than_they_told_come_with_advice() -> None:
+    X, y = shifted(prior_paths.constant(N // 2, 0.1))
+    result = backtest(classifier(), X, y, time=np.arange(N), views=False, label_rate=0.02)
+    assert result["safe_labels"].log_loss_ratio > 1.001
+    assert "with a higher label rate they cost less" in result.recommendation.sentence
+    assert "higher label rate" not in found("step").recommendation.sentence
 
 
 def test_the_lead_follows_from_what_is_beyond_noise() -> None:

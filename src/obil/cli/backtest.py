@@ -62,17 +62,22 @@ def backtest(
     out: Annotated[Path, typer.Option("--out", help="The picture to write, a PNG.")] = Path("backtest.png"),
     as_json: AsJson = False,
 ) -> None:
-    """Fit on the earlier rows, replay the later ones, and say whether adapting would have helped."""
+    """Fit on the earlier rows, replay the later ones, and say whether adapting would have helped.
+
+    The prior error is the distance from the local share of the classes, which the oracle decides with. That share is
+    counted in the rows around each row, as many as tell the labels best, and is noisy by itself. What labels do is the
+    mean of eight draws of which ones come.
+    """
     # imported here so that `obil --help` pays for none of it
     with one_line_errors():
         from obil.bayes.costs import Costs
         from obil.data.table_cells import require_columns
         from obil.data.tables import read_table, split_labels
+        from obil.data.times import as_times
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
         from obil.evaluate.backtest import backtest_table
         from obil.evaluate.backtest_picture import draw_backtest
-        from obil.data.times import as_times
         from obil.ratio.calibrate import CALIBRATIONS
 
         require_file_to_write(out, unlike=data)
@@ -117,6 +122,7 @@ def backtest(
 
 
 def _report(found: "Backtest", notes: tuple[str, ...], *, data: Path, out: Path, n_unlabelled: int) -> None:
+    from obil.evaluate.backtest import LABEL_DRAWS
     from obil.evaluate.backtest_advice import LABELLED, WORDS
 
     if n_unlabelled:
@@ -128,11 +134,18 @@ def _report(found: "Backtest", notes: tuple[str, ...], *, data: Path, out: Path,
         rows.append((words[one.way], f"{one.cost:.4f}", _cost_change(one), f"{one.log_loss:.4f}", *_change(one), error))
     show_table(
         f"{data}: fitted on the {found.n_earlier:,} earlier rows, replayed on the {found.n_later:,} later ones",
-        ("", "cost a row", "change", "log loss", "change", "+- 2 s.e.", "prior error"),
+        ("", "cost a row", "change", "log loss", "change", "+- 2 s.e.", "prior error (2)"),
         rows,
     )
     late = f"{found.label_delay:,} rows late" if found.label_delay else "at once"
-    typer.echo(f"(1) with {100.0 * found.label_rate:g} % of the labels, {late}: {found.n_labels:,} came")
+    typer.echo(
+        f"(1) with {100.0 * found.label_rate:g} % of the labels, {late}: {found.n_labels:,} came; the mean of "
+        f"{LABEL_DRAWS} draws of which"
+    )
+    typer.echo(
+        f"(2) mean distance from the local share, counted in {found.rows_around} and itself good to "
+        f"{found.truth_error:.4f} only; the oracle knows that share, and no more"
+    )
     typer.echo(f"Verdict: {found.recommendation.sentence}")
     for note in notes:
         typer.echo(f"Note: {note}")

@@ -34,11 +34,13 @@ from obil.evaluate.backtest_advice import (
     STATIC,
     Recommendation,
     Replayed,
+    Scored,
     choose_lead,
-    difference,
+    replayed,
     start_weights,
     why,
 )
+from obil.evaluate.local_share import best_window, local_shares, share_error
 from obil.model.columns import Column, ColumnEncoder
 from obil.model.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
 from obil.policy import CostPolicy
@@ -48,9 +50,8 @@ from obil.prior.witnesses import Witnesses
 from obil.stream.decision_rule import DecisionRule, class_number
 
 LEAST_ROWS, LEAST_OF_CLASS = 200, 5  # in each part
-LONGEST_WINDOW, SHORTEST_WINDOW = 2_000, 100  # rows around one that say what the prior was; 1/20 of all in between
-LEAST_LOSS = 1e-12  # below which a log loss is none, and not divided by
 N_DRAWS = 4  # of the labels that come, which the experts are weighed by
+LABEL_DRAWS = 8  # that the way with labels is replayed with: which come is chance, too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +67,8 @@ class Backtest:
     ways: tuple[Replayed, ...]
     recommendation: Recommendation
     truth: FloatArray  # (n, K) local shares of the classes among the later rows
+    window: int  # rows around each that the local share is counted in: as many as tell the labels best
+    truth_error: float  # by how much the local share misses by chance: no prior error below it says anything
     priors: Mapping[str, FloatArray]  # what each way held the prior to be before each of them, (n, K)
 
     def __getitem__(self, way: str) -> Replayed:
@@ -74,13 +77,24 @@ class Backtest:
                 return one
         raise KeyError(way)
 
+    @property
+    def rows_around(self) -> str:
+        """In words, the rows that the local share of a row is counted in."""
+        return "all of these rows" if self.window >= self.n_later else f"the {self.window:,} rows around each"
+
     def to_json(self) -> dict[str, Any]:
         """Return all but the paths of the priors as JSON values."""
         advised = self.recommendation
         return {
             "classes": list(self.classes),
             "rows": {"earlier": self.n_earlier, "later": self.n_later},
-            "labels": {"rate": self.label_rate, "delay": self.label_delay, "came": self.n_labels},
+            "labels": {
+                "rate": self.label_rate,
+                "delay": self.label_delay,
+                "came": self.n_labels,
+                "draws": LABEL_DRAWS,
+            },
+            "local_share": {"rows": self.window, "error": self.truth_error},
             "ways": [
                 {
                     "way": one.way,
@@ -155,7 +169,7 @@ def backtest(
     views
         Fit the members that the safe tracker listens to, whether or not the estimator asks for them.
     random_state
-        Seed of which labels come.
+        Seed of which labels come. Eight draws of them are replayed.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows = np.arange(2_000)
@@ -223,23 +237,6 @@ def backtest_table(
     return _replay(named, matrix[split.test], numbers[split.test], split, plan), (*notes, *said)
 
 
-def local_shares(labels: IntArray, *, n_classes: int, window: int) -> FloatArray:
-    """Return the share of each class in a window of rows around each row, the row itself left out, (n, K).
-
-    Leaving it out keeps the label from telling on itself; one more row at the shares of all keeps them above 0.
-
-    >>> local_shares(np.array([0, 0, 1, 1]), n_classes=2, window=3)[:, 1]
-    array([0.25, 0.5 , 0.5 , 0.75])
-    """
-    rows = np.arange(len(labels))
-    own = np.eye(n_classes)[labels]
-    summed = np.concatenate([np.zeros((1, n_classes)), np.cumsum(own, axis=0)])
-    first, last = np.maximum(rows - window // 2, 0), np.minimum(rows + window // 2 + 1, len(labels))
-    counts = summed[last] - summed[first] - own + own.mean(axis=0)
-    shares: FloatArray = counts / (last - first)[:, None]
-    return shares
-
-
 def _as_times(time: Any, n_rows: int) -> FloatArray:
     try:
         times = as_times(pd.Series(time).reset_index(drop=True))
@@ -301,7 +298,7 @@ def _replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: _Pl
     n_rows, log_ratios = len(labels), model.log_ratios(X)
     views = model.views(X) if model.view_members else np.empty((n_rows, 0, model.n_classes))
     start, witnesses = model.prior_, Witnesses.of_model(model)
-    window = min(LONGEST_WINDOW, max(n_rows // 20, SHORTEST_WINDOW))
+    window = best_window(labels, n_classes=model.n_classes)
     truth = local_shares(labels, n_classes=model.n_classes, window=window)
 
     trackers = {
@@ -312,27 +309,26 @@ def _replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: _Pl
     }
     priors = {way: tracker.update_many(log_ratios, views=views) for way, tracker in trackers.items()}
     rng = np.random.default_rng(plan.random_state)
-    asked = [np.flatnonzero(rng.random(n_rows) < plan.label_rate) for _ in range(N_DRAWS)]
+    asked = [np.flatnonzero(rng.random(n_rows) < plan.label_rate) for _ in range(LABEL_DRAWS)]
     replay = partial(_with_labels, log_ratios, views, labels, rate=plan.label_rate)
-    priors[LABELLED], came = replay(SafeTracker(start, witnesses=witnesses), asked[0], delay=plan.label_delay)
+    labelled = [replay(SafeTracker(start, witnesses=witnesses), rows, delay=plan.label_delay) for rows in asked]
+    priors[LABELLED], came = labelled[0]
     # a late label counts little, and the weights would hardly move: what they are worth is told by labels at once
-    earned = [replay(SafeTracker(start, witnesses=witnesses), rows, delay=0)[1] for rows in asked]
+    earned = [replay(SafeTracker(start, witnesses=witnesses), rows, delay=0)[1] for rows in asked[:N_DRAWS]]
     priors[ORACLE] = truth
 
-    losses = {way: _log_losses(log_ratios, at, labels) for way, at in priors.items()}
-    costly = {way: float(matrix[rule.decide(log_ratios, at)[0], labels].mean()) for way, at in priors.items()}
-    ways = tuple(
-        Replayed(
-            way=way,
-            cost=costly[way],
-            log_loss=float(losses[way].mean()),
-            prior_error=float(np.abs(at - truth).sum(axis=1).mean() / 2.0),
-            cost_ratio=costly[way] / costly[STATIC] if costly[STATIC] else None,
-            log_loss_ratio=max(float(losses[way].mean()), LEAST_LOSS) / max(float(losses[STATIC].mean()), LEAST_LOSS),
-            excess=difference(losses[way], losses[STATIC]),
+    def score(at: FloatArray) -> Scored:
+        return Scored(
+            _log_losses(log_ratios, at, labels),
+            float(matrix[rule.decide(log_ratios, at)[0], labels].mean()),
+            float(np.abs(at - truth).sum(axis=1).mean() / 2.0),
         )
-        for way, at in priors.items()
-    )
+
+    scored = {way: [score(at)] for way, at in priors.items()}
+    scored[LABELLED] += [score(at) for at, _ in labelled[1:]]
+    static = scored[STATIC][0]
+    ways = tuple(replayed(way, drawn, static) for way, drawn in scored.items())
+    losses = {way: drawn[0].losses for way, drawn in scored.items()}
     lead = choose_lead(losses[STATIC], losses[SAFE], losses[FAST])
     n_labels = len(came) - 1
     weights = start_weights(np.array([one[-1] for one in earned]))
@@ -353,6 +349,8 @@ def _replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: _Pl
         ways=ways,
         recommendation=Recommendation(lead, weights, sentence),
         truth=truth,
+        window=window,
+        truth_error=share_error(truth, window=window),
         priors=priors,
     )
 

@@ -1,6 +1,6 @@
 """Say how a tracker should start, from how each way to know the prior did in a replay of the past."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ WORDS = {
 }
 BLOCKS = (10, 20)  # that the replay is cut into to tell a difference from noise
 STANDARD_ERRORS = 2.0  # that a difference has to exceed
+LEAST_LOSS = 1e-12  # below which a log loss is none, and not divided by
+LEAST_HARM = 1e-3  # by which labels raise the log loss, of which something is said
 
 
 class Difference(NamedTuple):
@@ -41,10 +43,18 @@ class Replayed:
     way: str  # "static", "bank", "safe", "safe_fast", "safe_labels" or "oracle"
     cost: float  # a row
     log_loss: float  # a row
-    prior_error: float  # mean distance from the local share of the classes; of two, that of the positive one
+    prior_error: float  # mean distance from the local share of the classes, which is noisy; of two, of the positive one
     cost_ratio: float | None  # to not adapting; None where that cost nothing
     log_loss_ratio: float
     excess: Difference  # of the log loss over not adapting
+
+
+class Scored(NamedTuple):
+    """What one path of priors came to."""
+
+    losses: FloatArray  # (n,) log losses
+    cost: float
+    prior_error: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,36 @@ def difference(losses: FloatArray, others: FloatArray) -> Difference:
         means = [float(block.mean()) for block in np.array_split(apart, n_blocks)]
         errors.append(float(np.std(means, ddof=1)) / np.sqrt(n_blocks))
     return Difference(float(apart.mean()), float(max(errors)))
+
+
+def difference_of_draws(losses: FloatArray, others: FloatArray) -> Difference:
+    """Return by how much the mean of d replays' losses (d, n) exceeds others (n,), with the noise of rows and of draws.
+
+    A replay is one draw of what came by chance, and so is the future: a difference has to exceed the spread over draws,
+    not only the error of their mean.
+
+    >>> difference_of_draws(np.array([np.full(100, 1.0), np.full(100, 3.0)]), np.zeros(100)).mean
+    2.0
+    """
+    over_rows = difference(losses.mean(axis=0), others)
+    over_draws = float(np.std(losses.mean(axis=1), ddof=1)) if len(losses) > 1 else 0.0
+    return Difference(over_rows.mean, float(np.hypot(over_rows.standard_error, over_draws)))
+
+
+def replayed(way: str, drawn: Sequence[Scored], static: Scored) -> Replayed:
+    """Return what a way came to: the mean of its draws, with the noise of the rows and of the draws."""
+    cost = float(np.mean([one.cost for one in drawn]))
+    log_loss = float(np.mean([one.losses.mean() for one in drawn]))
+    not_adapting = float(static.losses.mean())
+    return Replayed(
+        way=way,
+        cost=cost,
+        log_loss=log_loss,
+        prior_error=float(np.mean([one.prior_error for one in drawn])),
+        cost_ratio=cost / static.cost if static.cost else None,
+        log_loss_ratio=max(log_loss, LEAST_LOSS) / max(not_adapting, LEAST_LOSS),
+        excess=difference_of_draws(np.array([one.losses for one in drawn]), static.losses),
+    )
 
 
 def choose_lead(static: FloatArray, slow: FloatArray, fast: FloatArray) -> str:
@@ -125,6 +165,11 @@ def why(lead: str, ways: Mapping[str, Replayed], *, label_rate: float, label_del
     if n_labels:
         late = f"{label_delay:,} rows late" if label_delay else "at once"
         text += f". With {100.0 * label_rate:g} % of the labels, {late}, it would have {_figures(ways[LABELLED])}"
+        if ways[LABELLED].log_loss_ratio > max(shown.log_loss_ratio, 1.0) + LEAST_HARM:
+            text += (
+                ". So few labels told less than they cost: with a higher label rate they cost less, and only labels "
+            )
+            text += "tell a drift of the classes from a change of their balance"
     return text + "."
 
 

@@ -30,7 +30,7 @@ def draw_backtest(found: Backtest, path: Path) -> None:
     edges = np.unique(np.linspace(0, n_rows, min(n_rows, MOST_POINTS) + 1).astype(int))
     rows = (edges[:-1] + edges[1:]) / 2.0
     for axes, k in zip(panels, shown, strict=True):
-        curves = {"local share": (found.truth, "black", 2.0)}
+        curves = {"local share, counted": (found.truth, "black", 2.0)}
         for way, colour in zip(DRAWN, COLOURS[1:] + COLOURS[:1], strict=False):
             curves[WORDS[way]] = (found.priors[way], "grey" if way == STATIC else colour, 1.2)
         for name, (priors, colour, width) in curves.items():
@@ -39,7 +39,10 @@ def draw_backtest(found: Backtest, path: Path) -> None:
         axes.set(xlim=(0, n_rows), ylim=(0, None))
         axes.set_ylabel(f"share of {found.classes[k]!s:.30}", parse_math=False)  # a $ in a name is only that
         axes.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel(f"row after the {found.n_earlier:,} that were fitted on, in the order of time")
+    panels[-1].set_xlabel(
+        f"row after the {found.n_earlier:,} that were fitted on, in the order of time\n"
+        f"local share: counted in {found.rows_around}, good to about +-{found.truth_error:.3f}"
+    )
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside upper center", ncols=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a name in letters that the font lacks is drawn as boxes
