@@ -2,7 +2,9 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +35,21 @@ FINE_STEPS = (
 )
 TICK_STEPS = (*((steps, 1) for steps in FINE_STEPS), *(((1.0,), every) for every in (1, 2, 3, 5, 10, 20, 50)))
 GREY = "#666666"
+LONGEST_NAME = 24  # letters of a class beside a curve
+MARGINS = 1.1  # inches of the width that a legend leaves to the axis and its numbers
 
 
 def draw_change(facts: StreamFacts, report: ChangeReport, history: StreamHistory, path: Path) -> None:
     """Write a picture of a stream's history, PNG, SVG or PDF by the name of the file."""
     if path.suffix.lower() not in FORMATS:
         raise InvalidInputError(f"a picture is a file that ends in {', '.join(FORMATS)}, got {path.name!r:.80}")
+    figure = change_figure(facts, report, history)
+    with mpl.rc_context({"svg.hashsalt": "obil"}), _boxes_for_unknown_letters():  # the same bytes each time
+        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def change_figure(facts: StreamFacts, report: ChangeReport, history: StreamHistory) -> Figure:
+    """Return the picture of a stream's history, as matplotlib's."""
     buckets = history.buckets()
     if not buckets:
         raise InvalidInputError("there is nothing to draw: the stream has no rows yet")
@@ -53,7 +64,7 @@ def draw_change(facts: StreamFacts, report: ChangeReport, history: StreamHistory
     for panel in panels:
         panel.spines[["top", "right"]].set_visible(False)
         if report.changed_since:
-            panel.axvline(report.changed_since, color=GREY, linewidth=1.2, linestyle=":", label="changed since")
+            panel.axvline(report.changed_since, color=GREY, linewidth=1.2, linestyle=":", label="changed from here on")
     _draw_shares(panels[0], facts, report, buckets, rows, end)
     if with_threshold:
         _draw_threshold(panels[1], facts, buckets, rows)
@@ -64,8 +75,7 @@ def draw_change(facts: StreamFacts, report: ChangeReport, history: StreamHistory
     figure.align_ylabels()
     headline = textwrap.fill(report.sentences[0], 105) + f"\nTo do: {report.action}."
     figure.suptitle(headline, x=0.01, ha="left", fontsize=11, parse_math=False)
-    with mpl.rc_context({"svg.hashsalt": "obil"}):  # the same bytes each time
-        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    return figure
 
 
 def _draw_shares(
@@ -84,11 +94,14 @@ def _draw_shares(
     top = 0.0
     for colour, k in zip(_curve_colours(), drawn, strict=False):
         shares = np.array([bucket.shares[k] for bucket in buckets])
-        curve = np.concatenate([_smoothed(shares[part], weights[part], reach) for part in parts])
-        name = f"'{facts.class_names[k]:.30}'"
+        curves = [_smoothed(shares[part], weights[part], reach) for part in parts]
+        name = _short_name(facts.class_names[k])
         if k == subject:
-            axes.scatter(rows, shares, s=9.0, color=colour, alpha=0.35, linewidths=0.0)
-        axes.plot(rows, curve, color=colour, linewidth=1.8, label=f"share of {name}, as decided")
+            each = f"mean of {buckets[0].n_rows:,} rows"
+            axes.scatter(rows, shares, s=9.0, color=colour, alpha=0.35, linewidths=0.0, label=each)
+        axes.plot(rows[parts[0]], curves[0], color=colour, linewidth=1.8)
+        axes.plot(rows[parts[1]], curves[1], color=colour, linewidth=1.8, label=f"mean posterior of {name}")
+        curve = np.concatenate(curves)
         origin = "in training" if facts.starts_at_training else "at the start"
         axes.axhline(
             facts.start_prior[k],
@@ -100,7 +113,7 @@ def _draw_shares(
         top = max(top, float(curve.max()), float(np.quantile(shares, 0.98)), float(facts.start_prior[k]))
     if report.interval is not None:
         low, high = report.interval
-        source = "now, by labels" if report.by_labels else "now"
+        source = "share now, by labels" if report.by_labels else "share now"
         label = f"{source} ({100.0 * report.level:.3g} % interval)"
         axes.errorbar(
             [end], [report.prior_now], yerr=[[max(report.prior_now - low, 0.0)], [max(high - report.prior_now, 0.0)]],
@@ -110,11 +123,42 @@ def _draw_shares(
     axes.set(ylabel="share", ylim=(0.0, min(1.08 * top, 1.02)))
     digits = 0 if top >= 0.1 else 1 if top >= 0.01 else 2
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:.{digits}f} %"))
-    legend = axes.legend(
-        frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3 + len(drawn), borderaxespad=0.2, fontsize=9
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    _draw_legend(axes)
+
+
+def _draw_legend(axes: Any) -> None:
+    """Put a legend above an axis, in as many columns as the picture is wide enough for."""
+    handles, labels = axes.get_legend_handles_labels()
+    # curves first: they may be many, and stand below each other
+    order = sorted(range(len(labels)), key=lambda i: labels[i].startswith("mean posterior"), reverse=True)
+    widest = (axes.figure.get_figwidth() - MARGINS) * axes.figure.dpi
+    for ncols in range(len(labels), 0, -1):
+        legend = axes.legend(
+            [handles[i] for i in order], [labels[i] for i in order], frameon=False, loc="lower left",
+            bbox_to_anchor=(0.0, 1.0), ncols=ncols, borderaxespad=0.2, fontsize=9,
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        with _boxes_for_unknown_letters():
+            if legend.get_window_extent().width <= widest:
+                break
+
+
+@contextmanager
+def _boxes_for_unknown_letters() -> Iterator[None]:
+    """Let letters that the font lacks be drawn as boxes, without a word about it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        yield
+
+
+def _short_name(name: str) -> str:
+    """Return a class's name, short enough to stand beside a curve.
+
+    >>> _short_name("fraud"), _short_name("a chargeback reported by the card holder")
+    ("'fraud'", "'a chargeback reported b…'")
+    """
+    return f"'{name}'" if len(name) <= LONGEST_NAME else f"'{name[: LONGEST_NAME - 1]}…'"
 
 
 def _draw_threshold(axes: Any, facts: StreamFacts, buckets: Sequence[Bucket], rows: FloatArray) -> None:
