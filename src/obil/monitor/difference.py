@@ -56,8 +56,8 @@ class Difference:
         region = self.most_telling
         amount = "more" if region.excess > 0.0 else "fewer"
         return (
-            f"{region.share_seen:.1%} of the recent rows have {region.describe()}, {amount} than the "
-            f"{region.share_explained:.1%} of the prior that explains the stream best."
+            f"{100.0 * region.share_seen:.1f} % of the recent rows have {region.describe()}, {amount} than the "
+            f"{100.0 * region.share_explained:.1f} % of the prior that explains the stream best."
         )
 
 

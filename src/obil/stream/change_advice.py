@@ -106,7 +106,7 @@ def fault_of_scores(facts: StreamFacts, labels: LabelFacts, k: int) -> tuple[Act
         return "recalibrate", [f"By the last labels, {slope}."]
     if _recalibration_leads(labels):
         return "recalibrate", [
-            f"Recalibrated scores predict the labels best: they have earned {labels.recalibration_weight:.0%} of the "
+            f"Recalibrated scores predict the labels best: they have earned {as_percent(labels.recalibration_weight)} of the "
             "say."
         ]
     counted, n = float(labels.counts[k]), float(labels.counts.sum())

@@ -39,10 +39,14 @@ def as_percent_range(low: float, high: float) -> str:
 
 
 def as_odds(log_ratio: float) -> str:
-    """Return a log ratio as odds: 18 to 1, 1 to 7.4."""
+    """Return a log ratio as odds.
+
+    >>> as_odds(2.9), as_odds(0.0), as_odds(-2.0), as_odds(15.0)
+    ('18:1', '1:1', '1:7.4', 'over 1,000,000:1')
+    """
     size = math.exp(min(abs(log_ratio), 30.0))
-    text = "over a million" if size > 1e6 else f"{size:,.0f}" if size >= 10.0 else f"{size:.2g}"
-    return f"{text} to 1" if log_ratio >= 0.0 else f"1 to {text}"
+    text = "over 1,000,000" if size > 1e6 else f"{size:,.0f}" if size >= 10.0 else f"{size:.2g}"
+    return f"{text}:1" if log_ratio >= 0.0 else f"1:{text}"
 
 
 def rounded_row(row: int, length: int) -> int:
