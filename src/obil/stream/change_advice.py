@@ -8,7 +8,7 @@ is kept, but an alarm only says *that* the scores changed, not whether it hurts:
 """
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from obil.prior.view_guard import ALARM as VIEWS_ALARM
 from obil.stream.change_words import as_odds, as_percent, clipped_logit, quoted_name
@@ -41,7 +41,15 @@ LOST_SLOPE = 0.5
 RECALIBRATION_LEADS = 0.5  # of the weight of all experts, of which recalibrations start with a quarter
 
 
-def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> tuple[Action, list[str]]:
+class Advice(NamedTuple):
+    """What to do, and why."""
+
+    action: Action
+    reasons: list[str]
+    look_again: bool = False  # whether a reason asks for it: what to do then holds until then
+
+
+def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Advice:
     """Return what to do, and why: labels come first, then the monitor, then the views."""
     labels = facts.labels
     alarm_row = None if facts.watch is None else facts.watch.alarm_row
@@ -55,60 +63,65 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> tup
         return fault
     if alarm_row is not None:
         if settled:
-            return "nothing", [f"But {n_labels:,} labels of rows since then have come, and they bear the scores out."]
+            return Advice(
+                "nothing", [f"But {n_labels:,} labels of rows since then have come, and they bear the scores out."]
+            )
         so_far = f"only {n_labels:,} have" if n_labels else "none has"
         few = ", too few of the rarest class to tell" if n_labels >= LABELS_TO_SETTLE else ""
-        return "get labels", [f"Whether decisions suffer, labels of rows since then can tell, and {so_far} come{few}."]
+        reason = f"Whether decisions suffer, labels of rows since then can tell, and {so_far} come{few}."
+        return Advice("get labels", [reason])
     if facts.n_views and facts.disagreement >= VIEWS_ALARM:
-        return "get labels", [
+        reason = (
             f"Parts of the model that see other columns disagree on the share by {facts.disagreement:.1f} standard "
             "deviations, so it is held back."
-        ]
-    action: Action = "nothing"
-    reasons: list[str] = []
+        )
+        return Advice("get labels", [reason])
+    found = Advice("nothing", [])
     if moved and settled:
-        reasons.append(f"{n_labels:,} labels have come, and they decide.")
+        found = Advice("nothing", [f"{n_labels:,} labels have come, and they decide."])
     elif moved:
-        action, reason = _advice_without_labels(facts, since)
-        reasons.append(reason)
+        found = _advice_without_labels(facts, since)
     if facts.watch is not None and facts.watch.log_evidence >= BUILDING_UP:
-        reasons.append(
+        reason = (
             f"Evidence that more than the shares changes is building up: {as_odds(facts.watch.log_evidence)} "
             f"(alarm at {as_odds(facts.watch.log_alarm)}); look again soon."
         )
-    return action, reasons
+        found = Advice(found.action, [*found.reasons, reason], look_again=True)
+    return found
 
 
-def _advice_without_labels(facts: StreamFacts, since: int | None) -> tuple[Action, str]:
+def _advice_without_labels(facts: StreamFacts, since: int | None) -> Advice:
     """Return what to do about a share that moved, where neither monitor nor views object."""
     watched = 0 if facts.watch is None else min(facts.watch.n_rows, facts.n_rows - (since or 0))
     if watched >= ROWS_TO_TELL:
         also = ", and the parts of the model agree on it" if facts.n_views else ""
-        return "nothing", f"Nothing in the scores speaks against a change of the shares alone{also}."
+        return Advice("nothing", [f"Nothing in the scores speaks against a change of the shares alone{also}."])
     if facts.n_views:
-        return "nothing", "The parts of the model that see other columns agree on it."
+        return Advice("nothing", ["The parts of the model that see other columns agree on it."])
     if facts.watch is not None:
         at = facts.n_rows + ROWS_TO_TELL - watched
-        return "nothing", f"It is too early to tell whether more than the shares changed: look again after row {at:,}."
-    return "get labels", "Nothing checks whether it is only the shares that changed."
+        reason = f"It is too early to tell whether more than the shares changed: look again after row {at:,}."
+        return Advice("nothing", [reason], look_again=True)
+    return Advice("get labels", ["Nothing checks whether it is only the shares that changed."])
 
 
-def fault_of_scores(facts: StreamFacts, labels: LabelFacts, k: int) -> tuple[Action, list[str]] | None:
+def fault_of_scores(facts: StreamFacts, labels: LabelFacts, k: int) -> Advice | None:
     """Return what labels demand of the scores, if they do."""
     slope = f"the scores' log ratios should be multiplied by {labels.slope:.2f} (+- {labels.slope_sd:.2f})"
     if labels.slope + 1.645 * labels.slope_sd < LOST_SLOPE:
         told = max(labels.slope, 0.0) ** 2
-        return "retrain", [
+        reason = (
             f"By the last labels, {slope}: a row tells about {as_percent(told)} of what it told in training, and no "
             "recalibration brings that back."
-        ]
+        )
+        return Advice("retrain", [reason])
     if _slope_is_off(labels):
-        return "recalibrate", [f"By the last labels, {slope}."]
+        return Advice("recalibrate", [f"By the last labels, {slope}."])
     if _recalibration_leads(labels):
-        return "recalibrate", [
-            f"Recalibrated scores predict the labels best: they have earned {as_percent(labels.recalibration_weight)} of the "
-            "say."
-        ]
+        earned = as_percent(labels.recalibration_weight)
+        return Advice(
+            "recalibrate", [f"Recalibrated scores predict the labels best: they have earned {earned} of the say."]
+        )
     counted, n = float(labels.counts[k]), float(labels.counts.sum())
     if counted < 10.0 or n - counted < 10.0:
         return None
@@ -120,10 +133,11 @@ def fault_of_scores(facts: StreamFacts, labels: LabelFacts, k: int) -> tuple[Act
     sure = abs(gap) * math.sqrt(n * share * (1.0 - share)) >= SURE
     # where labels go further than the scores, these are only slow
     if sure and abs(gap) >= MATERIAL and abs(move) >= MATERIAL and gap * move < 0.0:
-        return "recalibrate", [
+        reason = (
             f"Scores alone would put the share of {quoted_name(facts, k)} at {as_percent(of_scores)}, "
             f"the last labels put it at {as_percent(share)}."
-        ]
+        )
+        return Advice("recalibrate", [reason])
     return None
 
 

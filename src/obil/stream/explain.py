@@ -13,7 +13,15 @@ import numpy as np
 from scipy.special import ndtri
 
 from obil.arrays import FloatArray
-from obil.stream.change_advice import LARGEST_SAMPLE, MATERIAL, Action, advice, labels_to_ask_for, scores_are_wrong
+from obil.stream.change_advice import (
+    LARGEST_SAMPLE,
+    MATERIAL,
+    Action,
+    Advice,
+    advice,
+    labels_to_ask_for,
+    scores_are_wrong,
+)
 from obil.stream.change_point import Split, change_point
 from obil.stream.change_words import (
     as_odds,
@@ -78,8 +86,8 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     split = change_point(buckets, k) if moved else None
     since = _since(split, facts.start_prior[k], now[k]) if moved and buckets else None
     trusted = facts.watch is None or facts.watch.alarm_row is None
-    action, reasons = advice(facts, k, since, moved=moved)
-    quiet = trusted and not moved and not reasons
+    found = advice(facts, k, since, moved=moved)
+    quiet = trusted and not moved and not found.reasons
 
     sentences = [_what_moved(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)]
     others = [other for other in changed if other != k][:3] if len(now) > 2 else []
@@ -95,12 +103,12 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     if moved and facts.log_threshold is not None and facts.start_log_threshold is not None:
         sentences.append(_what_the_threshold_did(facts, since, buckets))
     if not quiet:
-        sentences += reasons
-        sentences.append(_what_to_do(action, facts, k, now[k], moved=moved, trusted=trusted))
+        sentences += found.reasons
+        sentences.append(_what_to_do(found, facts, k, now[k], moved=moved, trusted=trusted))
     return ChangeReport(
         sentences=tuple(sentences),
-        action=action,
-        reasons=tuple(reasons),
+        action=found.action,
+        reasons=tuple(found.reasons),
         class_name=facts.class_names[k],
         changed=moved,
         changed_since=since,
@@ -224,8 +232,8 @@ def _what_the_threshold_did(facts: StreamFacts, since: int | None, buckets: Sequ
     return f"{words}, and alerts went from {as_percent(shares[0])} to {as_percent(shares[1])} of the rows."
 
 
-def _what_to_do(action: Action, facts: StreamFacts, k: int, now: float, *, moved: bool, trusted: bool) -> str:
-    match action:
+def _what_to_do(found: Advice, facts: StreamFacts, k: int, now: float, *, moved: bool, trusted: bool) -> str:
+    match found.action:
         case "retrain":
             return "Retrain the model on recent labelled rows (obil fit); until then keep labels coming."
         case "recalibrate":
@@ -242,4 +250,5 @@ def _what_to_do(action: Action, facts: StreamFacts, k: int, now: float, *, moved
             if not trusted:
                 return "Nothing to do as long as labels keep coming."
             follower = "decisions have" if facts.log_threshold is None else "the threshold has"
-            return f"Nothing to do: {follower} followed." if moved else "Nothing to do yet."
+            start = "Until then there is nothing to do" if found.look_again else "Nothing to do"
+            return f"{start}: {follower} followed." if moved else "Nothing to do yet."
