@@ -189,6 +189,23 @@ def test_evidence_that_builds_up_is_mentioned() -> None:
     assert "is building up: 40:1 (alarm at 200:1); look again soon. Nothing to do yet." in report.paragraph
 
 
+def test_silence_is_not_called_a_label() -> None:
+    shares = np.array([0.949, 0.051])
+    labels = GOOD_LABELS._replace(n_labels=4_999, n_silent=4_027, counts=1_000 * shares, share_of_scores=shares)
+    said = explain(risen(labels=labels), moved_history()).paragraph
+    assert "972 labels, and silence on 4,027 rows, have come, and they decide." in said
+    online = OnlineClassifier(PAIR, horizon=50, silence="negative", monitor=False)
+    stream = pair_stream(300, 0.2, 5)
+    for row, ratios in enumerate(stream.log_ratios):
+        online.decide_log_ratios(ratios[None])
+        if stream.labels[row] == 1:
+            online.feedback(row, PAIR.classes_[1])
+    found = facts_of(online).labels
+    assert found is not None
+    assert found.n_labels == 250
+    assert found.n_silent == 250 - stream.labels[:250].sum()
+
+
 def test_a_small_move_is_no_news_however_sure() -> None:
     """The constant's reason: a threshold off by MATERIAL costs less than 1 % more."""
     prior = np.array([0.977, 0.023])

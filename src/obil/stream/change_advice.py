@@ -62,9 +62,11 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
     if fault is not None:
         return fault
     if alarm_row is not None:
+        silence = " (silence among them)" if labels is not None and labels.n_silent else ""
         if settled:
             return Advice(
-                "nothing", [f"But {n_labels:,} labels of rows since then have come, and they bear the scores out."]
+                "nothing",
+                [f"But {n_labels:,} labels of rows since then{silence} have come, and they bear the scores out."],
             )
         so_far = f"only {n_labels:,} have" if n_labels else "none has"
         few = ", too few of the rarest class to tell" if n_labels >= LABELS_TO_SETTLE else ""
@@ -78,7 +80,7 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
         return Advice("get labels", [reason])
     found = Advice("nothing", [])
     if moved and settled:
-        found = Advice("nothing", [f"{n_labels:,} labels have come, and they decide."])
+        found = Advice("nothing", [f"{_labels_in_words(labels, n_labels)} have come, and they decide."])
     elif moved:
         found = _advice_without_labels(facts, since)
     if facts.watch is not None and facts.watch.log_evidence >= BUILDING_UP:
@@ -88,6 +90,14 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
         )
         found = Advice(found.action, [*found.reasons, reason], look_again=True)
     return found
+
+
+def _labels_in_words(labels: LabelFacts | None, n_labels: int) -> str:
+    """Return how many labels came, and how many rows were taken for a class because none did."""
+    n_silent = 0 if labels is None else labels.n_silent
+    if not n_silent:
+        return f"{n_labels:,} labels"
+    return f"{n_labels - n_silent:,} labels, and silence on {n_silent:,} rows,"
 
 
 def _advice_without_labels(facts: StreamFacts, since: int | None) -> Advice:

@@ -24,6 +24,7 @@ class LabelFacts(NamedTuple):
     slope_sd: float
     counts: FloatArray  # (K,) the last 1,000 labels or so, weighted by 1 / propensity up to a factor
     share_of_scores: FloatArray  # (K,) the prior by unlabelled scores alone
+    n_silent: int = 0  # rows among these labels that none came for, where silence means a class
 
 
 class WatchFacts(NamedTuple):
@@ -91,7 +92,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         follows=not waits and not isinstance(tracker, FixedPrior),
         start_log_threshold=DecisionRule(model, online.policy, positive).log_threshold(start),
         log_threshold=online.log_threshold,
-        labels=None if safe is None else _label_facts(safe, state["memory"]),
+        labels=None if safe is None else _label_facts(safe, state["memory"], online.label_counts.silent),
         n_views=0 if safe is None else safe.n_views,
         disagreement=0.0 if safe is None else safe.disagreement,
         watch=watch,
@@ -99,7 +100,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
     )
 
 
-def _label_facts(tracker: SafeTracker, memory: dict[str, Any]) -> LabelFacts | None:
+def _label_facts(tracker: SafeTracker, memory: dict[str, Any], n_silent: int) -> LabelFacts | None:
     if not tracker.n_labels:
         return None
     recent = RECALIBRATION_MEMORIES.index(1_000.0)
@@ -112,4 +113,5 @@ def _label_facts(tracker: SafeTracker, memory: dict[str, Any]) -> LabelFacts | N
         slope_sd=float(np.sqrt(np.linalg.inv(precision)[0, 0])),
         counts=np.array(memory["labels.counts"][COUNT_MEMORIES.index(1_000.0)]),
         share_of_scores=np.array(memory["slow.prior"]),
+        n_silent=min(n_silent, tracker.n_labels),
     )
