@@ -220,3 +220,22 @@ def test_an_interrupted_fit_of_many_members_writes_nothing_and_says_so_in_a_line
     assert process.returncode not in (0, None)
     assert "Traceback" not in out + err
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_column_that_only_rises_with_the_rows_or_the_time_is_named(tmp_path: Path) -> None:
+    rows = [[*row, str(place // 4), str(900 - place // 4)] for place, row in enumerate(ward_rows(400, 0.3, seed=0))]
+    header = [*HEADER, "day", "left"]
+    words = ["--target", "ill", "--model", "logistic", "--drop", "score"]
+    write_csv(tmp_path / "sorted.csv", rows, header=header)
+    write_csv(tmp_path / "mixed.csv", rows[::-2] + rows[::2], header=header)
+
+    def notes(table: str, *more: str) -> str:
+        found = fitted(tmp_path / table, *words, *more, "--out", tmp_path / "model")["notes"]
+        assert isinstance(found, list)
+        return " ".join(note for note in found if "only rises or falls" in note)
+
+    assert notes("sorted.csv").startswith("'day', 'left' only rises or falls along the table")
+    assert "--drop day,left" in notes("sorted.csv")
+    assert notes("mixed.csv") == ""
+    assert notes("mixed.csv", "--time", "day").startswith("'left' only")
+    assert notes("sorted.csv", "--drop", "score,day,left") == ""

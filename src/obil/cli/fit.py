@@ -66,6 +66,7 @@ def fit(
 ) -> None:
     """Fit a model on a labelled table, calibrate it on rows it has not seen, and save it."""
     with one_line_errors():
+        from obil.cli.rising_columns import rising_columns
         from obil.data.table_cells import require_columns
         from obil.data.tables import read_table, split_labels
         from obil.data.times import as_times
@@ -93,6 +94,7 @@ def fit(
         table = read_table(source_of(data), target=target, text=[name for name in (group,) if name is not None])
         require_columns([*asides, *dropped, *([score] if score else [])], list(table.columns), table=str(data))
         features, labels, n_unlabelled = split_labels(table, target)
+        times = None if time is None else as_times(features[time])
         if score is not None:
             fitted = fit_score_column(
                 features, labels, score, positive=positive, calibration=calibration, random_state=seed
@@ -107,20 +109,20 @@ def fit(
                     positive=positive,
                     calibration=calibration,
                     groups=None if group is None else as_groups(features[group]),
-                    time=None if time is None else as_times(features[time]),
+                    time=times,
                     views=views,
                     random_state=seed,
                     verbose=many,
                 )
         replayed = None
-        if backtest and time is not None:
+        if backtest and times is not None:
             from obil.evaluate.backtest import backtest_table
 
             with working(f"Replaying {len(labels):,} rows..."):
                 replayed, _ = backtest_table(
                     features.drop(columns=list({*asides, *dropped})),
                     labels,
-                    time=as_times(features[time]),
+                    time=times,
                     model=model or DEFAULT_MODEL,
                     positive=positive,
                     calibration=calibration,
@@ -130,6 +132,12 @@ def fit(
             fitted = replace(fitted, model=fitted.model.with_advice(replayed.recommendation.advice))
         save(fitted.model, out)
         summary = _summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled)
+        rising = rising_columns(features, fitted.model.feature_names or (), times)
+        if rising:
+            summary["notes"].append(
+                f"{', '.join(map(repr, rising))} only rises or falls along the table: what tells the time misleads a "
+                f"model; leave it out (--drop {','.join(rising)}), or cut the folds by it (--time)"
+            )
         _report(summary | ({} if replayed is None else {"backtest": replayed.to_json()}), as_json=as_json)
 
 
