@@ -239,3 +239,9 @@ def test_a_column_that_only_rises_with_the_rows_or_the_time_is_named(tmp_path: P
     assert notes("mixed.csv") == ""
     assert notes("mixed.csv", "--time", "day").startswith("'left' only")
     assert notes("sorted.csv", "--drop", "score,day,left") == ""
+
+
+def test_a_model_that_is_replaced_is_mentioned(here: Path) -> None:
+    words = ["train.csv", "--target", "ill", "--drop", "score", "--model", "logistic", "--out", "another"]
+    assert not any("replaced" in note for note in fitted(*words)["notes"])  # type: ignore[attr-defined]
+    assert "Note: replaced the model that was in another" in obil("fit", *words).stdout

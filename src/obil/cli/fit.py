@@ -73,7 +73,7 @@ def fit(
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
         from obil.estimators.table_fit import as_groups, fit_score_column, fit_table
-        from obil.model.files import save
+        from obil.model.files import MANIFEST, save
         from obil.ratio.calibrate import CALIBRATIONS
 
         require_folder_to_write(out)
@@ -130,8 +130,11 @@ def fit(
                     random_state=seed,
                 )
             fitted = replace(fitted, model=fitted.model.with_advice(replayed.recommendation.advice))
+        is_new = not (out / MANIFEST).is_file()
         save(fitted.model, out)
         summary = _summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled)
+        if not is_new:
+            summary["notes"].append(f"replaced the model that was in {out}")
         rising = rising_columns(features, fitted.model.feature_names or (), times)
         if rising:
             summary["notes"].append(
