@@ -33,6 +33,9 @@ def _table_of_one(x: Mapping[str, Any], model: RatioModel) -> Any:
         return {name: [value] for name, value in x.items()}
     names = model.feature_names or ()
     if set(x) != set(names):
-        missing, unknown = sorted(set(names) - set(x)), sorted(set(map(str, x)) - set(names))
-        raise InvalidInputError(f"columns differ from the model's: missing {missing}, unknown {unknown}")
+        missing, unknown = sorted(set(names) - set(x)), sorted(map(str, set(x) - set(names)))
+        parts = [f"{', '.join(map(repr, found))} {what}" for found, what in (
+            (missing, "missing"), (unknown, "not among them"),
+        ) if found]  # fmt: skip
+        raise InvalidInputError(f"a row must have the model's columns and no others, got {' and '.join(parts)}")
     return [[x[name] for name in names]]  # plain values: an array would turn numbers beside a word into words
