@@ -1,6 +1,7 @@
 """The picture of a stream is whole, whatever the classes are called."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from obil.evaluate.change_picture import change_figure, draw_change
 from obil.stream.explain import explain
 from obil.stream.history import StreamHistory
-from obil.stream.stream_facts import StreamFacts
+from obil.stream.past_watches import PastWatch
+from obil.stream.stream_facts import StreamFacts, WatchFacts
 
 NAMES = (
     ("ok", "fraud"),
@@ -69,3 +71,21 @@ def test_a_curve_is_not_drawn_through_the_change_it_is_smoothed_apart_at() -> No
     assert np.max(curves[0].get_xdata()) < report.changed_since < np.min(curves[1].get_xdata())
     assert np.allclose(curves[0].get_ydata(), 0.1)
     assert np.allclose(curves[1].get_ydata(), 0.4)
+
+
+def test_restarts_and_earlier_alarms_are_marked() -> None:
+    facts, history = moved_stream(("ok", "fraud"))
+    watched = StreamHistory(2)
+    for bucket in history.buckets():
+        watched.add(
+            np.tile(bucket.shares, (16, 1)), None, np.zeros(16, dtype=bool), log_evidence=[1.0] * len(watched.ends(16))
+        )
+    watch = WatchFacts(600, 1.0, np.log(200.0), None, "No difference.")
+    past = (PastWatch(700, None), PastWatch(1_000, 854))
+    again = replace(facts, watch=watch, past_watches=past)
+    axes = change_figure(again, explain(again, watched), watched).axes[-1]
+    assert [text.get_text() for text in axes.texts] == ["alarm", "watched afresh"]
+    xs = [line.get_xdata()[0] for line in axes.lines]
+    assert {700, 1_000, 854} <= set(xs)
+    curves = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) > 2]
+    assert [(min(rows), max(rows)) for rows in curves] == [(16, 688), (704, 992), (1_008, 1_600)]

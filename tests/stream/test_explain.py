@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from obil.errors import InvalidInputError
+from obil.errors import InvalidInputError, InvalidStateError
 from obil.prior import Algorithm2, FixedPrior, SafeTracker
 from obil.stream import change_advice as rules
 from obil.stream.change_advice import ROWS_TO_TELL
 from obil.stream.change_point import change_point
+from obil.stream.change_words import as_percent_range
 from obil.stream.explain import explain
 from obil.stream.history import StreamHistory
 from obil.stream.online_classifier import OnlineClassifier
@@ -206,6 +207,12 @@ def test_silence_is_not_called_a_label() -> None:
     assert found.n_silent == 250 - stream.labels[:250].sum()
 
 
+def test_a_range_that_starts_at_almost_nothing_has_no_string_of_digits() -> None:
+    assert as_percent_range(2.5e-8, 0.039733975) == "0.00 to 3.97 %"
+    assert as_percent_range(0.017, 0.026) == "1.7 to 2.6 %"
+    assert as_percent_range(0.0123, 0.26) == "1.2 to 26.0 %"
+
+
 def test_a_small_move_is_no_news_however_sure() -> None:
     """The constant's reason: a threshold off by MATERIAL costs less than 1 % more."""
     prior = np.array([0.977, 0.023])
@@ -319,6 +326,40 @@ def test_a_stream_that_is_no_label_shift_asks_for_labels() -> None:
     assert report.action == "get labels"
     assert " % of the recent rows have a log ratio" in report.paragraph
     assert not re.search(r"\d%", report.paragraph)  # one style of percent
+
+
+def test_a_restart_does_not_make_an_alarm_unseen() -> None:
+    online = OnlineClassifier(PAIR)
+    online.decide_many(np.r_[pair_scores(1_000, 0.2, 3), 0.3 * pair_scores(2_000, 0.2, 4) + 3.0])
+    alarm = facts_of(online).watch
+    assert alarm is not None
+    online.restart_monitor()
+    online.restart_monitor()  # nothing was watched in between
+    online.decide_many(pair_scores(500, 0.2, 5))
+    online.model = PAIR
+    online.decide_many(pair_scores(500, 0.2, 6))
+    assert online.past_watches == ((3_000, alarm.alarm_row), (3_500, None))
+    for one in (online, OnlineClassifier.from_state(PAIR, json.loads(json.dumps(online.state())))):
+        said = one.explain().paragraph
+        assert (
+            f"The monitor watches afresh since row 3,500; before that, it alarmed at row {alarm.alarm_row:,}." in said
+        )
+        assert "Nothing has changed" not in said
+
+
+def test_only_the_last_restarts_are_kept_and_older_states_have_none() -> None:
+    online = OnlineClassifier(PAIR)
+    for _ in range(12):
+        online.decide_many(pair_scores(10, 0.2, 3))
+        online.restart_monitor()
+    assert [watch.ended_after for watch in online.past_watches] == list(range(50, 130, 10))
+    state = online.state()
+    old = {name: part for name, part in state.items() if name != "past_watches"}
+    assert OnlineClassifier.from_state(PAIR, old).past_watches == ()
+    damaged: list[Any] = [7, [[10]], [[121, None]], [[20, None], [10, None]], [[20, 21]], [[20, "x"]], [[1, None]] * 9]
+    for past in damaged:
+        with pytest.raises(InvalidStateError, match="damaged"):
+            OnlineClassifier.from_state(PAIR, state | {"past_watches": past})
 
 
 def test_labels_of_a_stream_show_scores_that_became_too_bold() -> None:

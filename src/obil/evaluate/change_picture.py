@@ -181,13 +181,26 @@ def _draw_evidence(axes: Any, facts: StreamFacts, buckets: Sequence[Bucket]) -> 
         return
     ends = np.array([bucket.first_row + bucket.n_rows for bucket in buckets])
     values = np.array([np.nan if bucket.log_evidence is None else bucket.log_evidence for bucket in buckets])
-    axes.plot(ends, values, color=COLOURS[1], linewidth=1.8)
+    watch_of = np.searchsorted([past.ended_after for past in facts.past_watches], ends)
+    for number in np.unique(watch_of):  # each watch has a curve of its own: what was known starts at nothing
+        axes.plot(ends[watch_of == number], values[watch_of == number], color=COLOURS[1], linewidth=1.8)
     axes.axhline(watch.log_alarm, color=COLOURS[0], linewidth=1.2, linestyle="--")
     axes.annotate(
         "alarm", (0.0, watch.log_alarm), xytext=(4, 3), textcoords="offset points", color=COLOURS[0], fontsize=9
     )
     if watch.alarm_row is not None:
         axes.plot([watch.alarm_row], [watch.log_alarm], marker="o", color=COLOURS[0], markersize=6.0)
+    for past in facts.past_watches:
+        axes.axvline(past.ended_after, color=GREY, linewidth=1.2, linestyle="-.")
+        if past.alarm_row is not None:
+            axes.plot(
+                [past.alarm_row], [watch.log_alarm], marker="o", color=COLOURS[0], markersize=6.0, fillstyle="none"
+            )
+    if facts.past_watches:
+        axes.annotate(
+            "watched afresh", (facts.past_watches[-1].ended_after, 1.0), xycoords=("data", "axes fraction"),
+            xytext=(4, -9), textcoords="offset points", color=GREY, fontsize=9,
+        )  # fmt: skip
     bottom = max(float(np.nanmin(values)), LOWEST_EVIDENCE * watch.log_alarm) - 0.5
     top = min(max(1.2 * float(np.nanmax(values)), 1.3 * watch.log_alarm), HIGHEST_EVIDENCE * watch.log_alarm)
     axes.set(ylabel="evidence of\nmore than shares", ylim=(min(bottom, -0.5), top))

@@ -34,7 +34,8 @@ def as_percent(share: float) -> str:
 
 def as_percent_range(low: float, high: float) -> str:
     """Return two shares as a range in percent."""
-    digits = max(digits_of(low), digits_of(high)) if low > 0.0 and high < 1.0 else 1
+    few, many = sorted((digits_of(low), digits_of(high)))
+    digits = min(few + 1, many) if low > 0.0 and high < 1.0 else 1
     return f"{100.0 * low:.{digits}f} to {100.0 * high:.{digits}f} %"
 
 

@@ -13,7 +13,8 @@ from obil.model.ratio_model import RatioModel
 from obil.stream.online_classifier import OnlineClassifier
 
 FORMAT = 2
-COUNTED = ("rows", "tally", "monitor", "labels", "history", "labels_since_alarm", "model_since")  # parts of a state
+# parts of a state
+COUNTED = ("rows", "tally", "monitor", "labels", "history", "labels_since_alarm", "model_since", "past_watches")
 KIND = "obil_stream"
 LARGEST_FILE = 64_000_000  # bytes
 LARGEST_NUMBER = 2**53  # of rows or of bytes

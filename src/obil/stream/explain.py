@@ -87,7 +87,8 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     since = _since(split, facts.start_prior[k], now[k]) if moved and buckets else None
     trusted = facts.watch is None or facts.watch.alarm_row is None
     found = advice(facts, k, since, moved=moved)
-    quiet = trusted and not moved and not found.reasons
+    before = _what_earlier_watches_say(facts)
+    quiet = trusted and not moved and not found.reasons and not before
 
     sentences = [_what_moved(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)]
     others = [other for other in changed if other != k][:3] if len(now) > 2 else []
@@ -100,9 +101,10 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
         sentences.append(f"Other shares moved too: {', '.join(moves)}.")
     if not trusted:
         sentences += _what_the_monitor_says(facts, buckets, moved=moved)
+    sentences += before
     if moved and facts.log_threshold is not None and facts.start_log_threshold is not None:
         sentences.append(_what_the_threshold_did(facts, since, buckets))
-    if not quiet:
+    if not quiet and (moved or not trusted or found.reasons):
         sentences += found.reasons
         sentences.append(_what_to_do(found, facts, k, now[k], moved=moved, trusted=trusted))
     return ChangeReport(
@@ -212,6 +214,16 @@ def _what_the_monitor_says(facts: StreamFacts, buckets: Sequence[Bucket], *, mov
         f"{as_odds(watch.log_evidence)}{built}), so {doubt} not to be trusted.",
         watch.difference,
     ]
+
+
+def _what_earlier_watches_say(facts: StreamFacts) -> list[str]:
+    """Return what must not be forgotten with the evidence: that the stream is watched afresh, and earlier alarms."""
+    if facts.watch is None or not facts.past_watches:
+        return []
+    alarms = [f"{watch.alarm_row:,}" for watch in facts.past_watches if watch.alarm_row is not None]
+    rows = alarms[-1] if len(alarms) == 1 else f"{', '.join(alarms[:-1])} and {alarms[-1]}" if alarms else ""
+    earlier = f"; before that, it alarmed at row{'s' * (len(alarms) > 1)} {rows}" if alarms else ""
+    return [f"The monitor watches afresh since row {facts.past_watches[-1].ended_after:,}{earlier}."]
 
 
 def _what_the_threshold_did(facts: StreamFacts, since: int | None, buckets: Sequence[Bucket]) -> str:

@@ -26,6 +26,7 @@ from obil.stream.monitored_rows import monitored_rows, watch_over
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
 from obil.stream.outcome_tally import OutcomeTally
+from obil.stream.past_watches import PastWatch, with_ended
 from obil.stream.performance_report import PerformanceReport, performance_report, with_calibration_spread
 from obil.stream.saved_stream import SavedStream, read_stream, refused_as_damaged
 from obil.stream.silence import meaning_of_silence
@@ -94,6 +95,7 @@ class OnlineClassifier:
             raise InvalidInputError(f"monitor must be True, False or one of {self._model.n_classes} classes")
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
+        self._past_watches: tuple[PastWatch, ...] = ()
         history = StreamHistory(self._model.n_classes)
         self._record = StreamRecord(OutcomeTally(), history, positive=self._positive)
         self._rows = 0
@@ -121,6 +123,7 @@ class OnlineClassifier:
             tracker = tracker.with_witnesses(fitted) if isinstance(tracker, SafeTracker) else tracker
             watch = None if self._monitor is None else self._monitor.renewed(monitored_rows(fitted))
             _require_views(tracker, fitted)
+            self._past_watches = with_ended(self._past_watches, self._monitor, self._rows)
             self._model, self._rule, self._monitor, self._model_since = fitted, rule, watch, self._rows
             self._since_alarm = [0] * fitted.n_classes
             self._follow(tracker)
@@ -150,8 +153,14 @@ class OnlineClassifier:
         with self._writer:
             if self._monitor is None:
                 raise InvalidInputError("no monitor watches this stream")
+            self._past_watches = with_ended(self._past_watches, self._monitor, self._rows)
             self._monitor.restart()
             self._since_alarm = [0] * self._model.n_classes
+
+    @property
+    def past_watches(self) -> tuple[PastWatch, ...]:
+        """The last watches that ended by a restart or a new model, and where they had alarmed."""
+        return self._past_watches
 
     @property
     def _alarm_row(self) -> int | None:
@@ -303,6 +312,7 @@ class OnlineClassifier:
                 history=self._record.history,
                 labels_since_alarm=self._since_alarm,
                 model_since=self._model_since,
+                past_watches=self._past_watches,
             ).state(self._model)
 
     @classmethod
@@ -318,6 +328,7 @@ class OnlineClassifier:
         online._ledger, online._rows = saved.ledger, saved.n_rows
         online._record = StreamRecord(saved.tally, saved.history, positive=saved.positive)
         online._since_alarm, online._model_since = saved.labels_since_alarm, saved.model_since
+        online._past_watches = saved.past_watches
         return online
 
     def _follow(self, tracker: PriorTracker) -> None:

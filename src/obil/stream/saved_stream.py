@@ -13,6 +13,7 @@ from obil.stream.history import StreamHistory
 from obil.stream.label_ledger import LabelLedger
 from obil.stream.monitored_rows import monitored_rows
 from obil.stream.outcome_tally import OutcomeTally
+from obil.stream.past_watches import PastWatch, past_watches_of
 
 STATE_FORMAT = 2
 KIND = "online_classifier"
@@ -31,6 +32,7 @@ class SavedStream(NamedTuple):
     history: StreamHistory
     labels_since_alarm: list[int]  # (K,)
     model_since: int  # the row from which the model scores
+    past_watches: tuple[PastWatch, ...]
 
     def state(self, model: RatioModel) -> dict[str, Any]:
         """Return the parts as plain JSON values."""
@@ -48,6 +50,7 @@ class SavedStream(NamedTuple):
             "history": self.history.state(),
             "labels_since_alarm": list(self.labels_since_alarm),
             "model_since": self.model_since,
+            "past_watches": [list(watch) for watch in self.past_watches],
         }
 
 
@@ -84,6 +87,7 @@ def read_stream(model: RatioModel, state: Any) -> SavedStream:
         history=history,
         labels_since_alarm=since_alarm,
         model_since=min(model_since, n_rows),
+        past_watches=past_watches_of(state.get("past_watches", []), n_rows),
     )
 
 

@@ -10,6 +10,7 @@ from obil.errors import EstimationError
 from obil.prior import FixedPrior, SafeTracker
 from obil.prior.label_experts import COUNT_MEMORIES, RECALIBRATION_MEMORIES
 from obil.stream.decision_rule import DecisionRule
+from obil.stream.past_watches import PastWatch, alarm_in_stream
 
 if TYPE_CHECKING:
     from obil.stream.online_classifier import OnlineClassifier
@@ -57,6 +58,7 @@ class StreamFacts:
     disagreement: float = 0.0  # of the views in the last block, in standard deviations
     watch: WatchFacts | None = None
     labels_since_alarm: tuple[int, ...] = ()  # (K,) of rows that the monitor no longer trusted
+    past_watches: tuple[PastWatch, ...] = ()  # that ended by a restart or a new model
 
 
 def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
@@ -73,8 +75,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         interval = None
     watch = None
     if monitor is not None:
-        before = online.n_rows - monitor.n_rows  # rows of an earlier model
-        alarm = None if monitor.alarm_row is None else max(monitor.alarm_row + before, 1)
+        alarm = alarm_in_stream(monitor, online.n_rows)
         watch = WatchFacts(
             monitor.n_watched, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe()
         )
@@ -97,6 +98,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         disagreement=0.0 if safe is None else safe.disagreement,
         watch=watch,
         labels_since_alarm=online.labels_since_alarm,
+        past_watches=online.past_watches,
     )
 
 
