@@ -96,7 +96,9 @@ def test_a_rise_that_the_monitor_rejects_asks_for_labels() -> None:
         report.paragraph
     )
     assert "this figure and its threshold are not to be trusted. 20 % of the recent rows are odd." in report.paragraph
-    assert "none has come. Get labels: about 1,500 rows picked at random would tell." in report.paragraph
+    assert (
+        "none has come. Get labels: about 1,500 rows picked at random would tell, each fed back by " in report.paragraph
+    )
 
 
 def test_an_alarm_without_a_change_of_the_prior_is_no_quiet_stream() -> None:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from obil.prior.view_guard import ALARM as VIEWS_ALARM
 from obil.stream.change_words import as_odds, as_percent, clipped_logit, quoted_name
+from obil.stream.one_class_labels import OneClass
 from obil.stream.stream_facts import LabelFacts, StreamFacts
 
 Action = Literal["nothing", "get labels", "recalibrate", "retrain"]
@@ -51,6 +52,8 @@ class Advice(NamedTuple):
 
 def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Advice:
     """Return what to do, and why: labels come first, then the monitor, then the views."""
+    if facts.one_class is not None:
+        return Advice("get labels", [_only_one_class(facts, facts.one_class)])
     labels = facts.labels
     alarm_row = None if facts.watch is None else facts.watch.alarm_row
     n_labels = 0 if labels is None else labels.n_labels
@@ -90,6 +93,14 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
         )
         found = Advice(found.action, [*found.reasons, reason], look_again=True)
     return found
+
+
+def _only_one_class(facts: StreamFacts, found: OneClass) -> str:
+    return (
+        f"All {found.n_labels:,} labels are of {quoted_name(facts, found.label)}, although by the scores about "
+        f"{found.expected_others:.0f} of the last {found.n_rows} should be of another class: if only this class is "
+        "reported, what labels say of shares and decisions is wrong."
+    )
 
 
 def _labels_in_words(labels: LabelFacts | None, n_labels: int) -> str:

@@ -14,7 +14,17 @@ from obil.stream.online_classifier import OnlineClassifier
 
 FORMAT = 2
 # parts of a state
-COUNTED = ("rows", "tally", "monitor", "labels", "history", "labels_since_alarm", "model_since", "past_watches")
+COUNTED = (
+    "rows",
+    "tally",
+    "monitor",
+    "labels",
+    "history",
+    "labels_since_alarm",
+    "model_since",
+    "past_watches",
+    "one_class_labels",
+)
 KIND = "obil_stream"
 LARGEST_FILE = 64_000_000  # bytes
 LARGEST_NUMBER = 2**53  # of rows or of bytes

@@ -58,6 +58,7 @@ class ChangeReport:
     log_threshold_then: float | None
     log_threshold_now: float | None
     trusted: bool  # False while the monitor objects
+    one_class_labels: bool  # whether all labels are of one class though others were to be expected
     n_rows: int
 
     @property
@@ -122,6 +123,7 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
         log_threshold_then=facts.start_log_threshold,
         log_threshold_now=facts.log_threshold,
         trusted=trusted,
+        one_class_labels=facts.one_class is not None,
         n_rows=facts.n_rows,
     )
 
@@ -251,16 +253,28 @@ def _what_to_do(found: Advice, facts: StreamFacts, k: int, now: float, *, moved:
         case "recalibrate":
             return "Recalibrate on recent labelled rows (obil calibrate); until then labels make up for part of it."
         case "get labels":
-            wanted = labels_to_ask_for(facts.start_prior[k], now, to_settle=not trusted or not moved)
-            if wanted > LARGEST_SAMPLE:
-                return (
-                    "Get labels: of all alerts and of a random few of the other rows, each fed back with the chance it "
-                    "was picked with."
-                )
-            return f"Get labels: about {rounded_up(wanted):,} rows picked at random would tell."
+            return _which_labels(facts, k, now, to_settle=not trusted or not moved)
         case _:
             if not trusted:
                 return "Nothing to do as long as labels keep coming."
             follower = "decisions have" if facts.log_threshold is None else "the threshold has"
             start = "Until then there is nothing to do" if found.look_again else "Nothing to do"
             return f"{start}: {follower} followed." if moved else "Nothing to do yet."
+
+
+def _which_labels(facts: StreamFacts, k: int, now: float, *, to_settle: bool) -> str:
+    if facts.one_class is not None:
+        return (
+            "Say what silence means (OnlineClassifier(..., silence=...)), or feed labels of other rows back too, "
+            "each with the chance it was picked with (propensity=)."
+        )
+    wanted = labels_to_ask_for(facts.start_prior[k], now, to_settle=to_settle)
+    if wanted > LARGEST_SAMPLE:
+        return (
+            "Get labels: of all alerts and of a random few of the other rows, each fed back with the chance it "
+            "was picked with: online.feedback(id, label, propensity=...)."
+        )
+    return (
+        f"Get labels: about {rounded_up(wanted):,} rows picked at random would tell, each fed back by "
+        "online.feedback(id, label)."
+    )

@@ -23,6 +23,7 @@ from obil.stream.history import StreamHistory, watch_in_parts
 from obil.stream.label_counts import LabelCounts
 from obil.stream.label_ledger import Arrived, LabelLedger, Remembered
 from obil.stream.monitored_rows import monitored_rows, watch_over
+from obil.stream.one_class_labels import OneClass, OneClassLabels
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
 from obil.stream.outcome_tally import OutcomeTally
@@ -96,6 +97,7 @@ class OnlineClassifier:
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
         self._past_watches: tuple[PastWatch, ...] = ()
+        self._one_class = OneClassLabels(self._model.n_classes)
         history = StreamHistory(self._model.n_classes)
         self._record = StreamRecord(OutcomeTally(), history, positive=self._positive)
         self._rows = 0
@@ -126,6 +128,7 @@ class OnlineClassifier:
             self._past_watches = with_ended(self._past_watches, self._monitor, self._rows)
             self._model, self._rule, self._monitor, self._model_since = fitted, rule, watch, self._rows
             self._since_alarm = [0] * fitted.n_classes
+            self._one_class.forget_scores()
             self._follow(tracker)
 
     @property
@@ -183,6 +186,19 @@ class OnlineClassifier:
     def label_counts(self) -> LabelCounts:
         """What became of the decisions and of the labels so far."""
         return self._ledger.counts
+
+    @property
+    def one_class_labels(self) -> OneClass | None:
+        """What is wrong with labels that are all of one class though the scores expect others; None where nothing is.
+
+        Then only that class is reported: say what silence means, or give propensities.
+        """
+        if not self._one_class.suspicious:
+            return None
+        tracker = self._tracker
+        if not isinstance(tracker, SafeTracker):
+            return self._one_class.finding(tracker.prior)
+        return self._one_class.finding(np.array(tracker.state()["memory"]["slow.prior"]))  # which no label moves
 
     @property
     def history(self) -> StreamHistory:
@@ -271,6 +287,7 @@ class OnlineClassifier:
             if arrived is None:
                 return False
             if not arrived.repeated and self._ledger.silence is None:  # else it is learned when its row leaves
+                self._one_class.add(arrived.log_ratios, number, arrived.replaced)
                 self._learn(arrived)
             return True
 
@@ -289,6 +306,7 @@ class OnlineClassifier:
                 "log_threshold": self.log_threshold,
                 "costs": self.costs,
                 "trusted": self.trusted,
+                "one_class_labels": self.one_class_labels is not None,
             }
             model, tally = self._model, OutcomeTally.from_state(self._record.tally.state())
         return performance_report(tally, model, positive=self._positive, level=level, **known)
@@ -313,6 +331,7 @@ class OnlineClassifier:
                 labels_since_alarm=self._since_alarm,
                 model_since=self._model_since,
                 past_watches=self._past_watches,
+                one_class_labels=self._one_class,
             ).state(self._model)
 
     @classmethod
@@ -328,7 +347,7 @@ class OnlineClassifier:
         online._ledger, online._rows = saved.ledger, saved.n_rows
         online._record = StreamRecord(saved.tally, saved.history, positive=saved.positive)
         online._since_alarm, online._model_since = saved.labels_since_alarm, saved.model_since
-        online._past_watches = saved.past_watches
+        online._past_watches, online._one_class = saved.past_watches, saved.one_class_labels
         return online
 
     def _follow(self, tracker: PriorTracker) -> None:

@@ -46,6 +46,7 @@ class Performance:
     trusted: bool  # False where a monitor objects to the stream: what is expected then need not hold
     n_rows: float  # decided rows it speaks of, each counted by how recent it is; 0 for now
     n_labels: float  # effective number of labels among them
+    one_class_labels: bool = False  # whether all labels are of one class though others were to be expected
 
     def describe(self) -> str:
         """Return it as one sentence.
@@ -61,6 +62,8 @@ class Performance:
             one = self.cost
             parts.append(f"cost a row {one.value:.3g} ({one.low:.3g} to {one.high:.3g}, {one.source})")
         doubt = "" if self.trusted else "; the stream is not what the model knows, so do not trust what is expected"
+        if self.one_class_labels:
+            doubt += "; all labels are of one class where others were to be expected, so do not trust what they say"
         return f"{when}: {', '.join(parts)}{doubt}."
 
 

@@ -1,6 +1,7 @@
 """Put side by side what is to be expected of the next rows, and how good the last ones were."""
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from obil.arrays import FloatArray
@@ -29,6 +30,7 @@ def performance_report(
     costs: Costs | None,
     level: float,
     trusted: bool,
+    one_class_labels: bool = False,
 ) -> PerformanceReport:
     """Return both, from what a stream holds at one moment."""
     known: dict[str, Any] = {
@@ -40,7 +42,8 @@ def performance_report(
         "level": level,
         "trusted": trusted,
     }
-    return PerformanceReport(performance_now(model, **known), performance_over_window(tally, model, **known))
+    both = performance_now(model, **known), performance_over_window(tally, model, **known)
+    return PerformanceReport(*(replace(one, one_class_labels=one_class_labels) for one in both))
 
 
 def with_calibration_spread(

@@ -12,6 +12,7 @@ from obil.prior import PriorTracker, restore_tracker
 from obil.stream.history import StreamHistory
 from obil.stream.label_ledger import LabelLedger
 from obil.stream.monitored_rows import monitored_rows
+from obil.stream.one_class_labels import OneClassLabels
 from obil.stream.outcome_tally import OutcomeTally
 from obil.stream.past_watches import PastWatch, past_watches_of
 
@@ -33,6 +34,7 @@ class SavedStream(NamedTuple):
     labels_since_alarm: list[int]  # (K,)
     model_since: int  # the row from which the model scores
     past_watches: tuple[PastWatch, ...]
+    one_class_labels: OneClassLabels
 
     def state(self, model: RatioModel) -> dict[str, Any]:
         """Return the parts as plain JSON values."""
@@ -51,6 +53,7 @@ class SavedStream(NamedTuple):
             "labels_since_alarm": list(self.labels_since_alarm),
             "model_since": self.model_since,
             "past_watches": [list(watch) for watch in self.past_watches],
+            "one_class_labels": self.one_class_labels.state(),
         }
 
 
@@ -88,6 +91,7 @@ def read_stream(model: RatioModel, state: Any) -> SavedStream:
         labels_since_alarm=since_alarm,
         model_since=min(model_since, n_rows),
         past_watches=past_watches_of(state.get("past_watches", []), n_rows),
+        one_class_labels=OneClassLabels.from_state(model.n_classes, state.get("one_class_labels")),
     )
 
 

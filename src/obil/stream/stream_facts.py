@@ -10,6 +10,7 @@ from obil.errors import EstimationError
 from obil.prior import FixedPrior, SafeTracker
 from obil.prior.label_experts import COUNT_MEMORIES, RECALIBRATION_MEMORIES
 from obil.stream.decision_rule import DecisionRule
+from obil.stream.one_class_labels import OneClass
 from obil.stream.past_watches import PastWatch, alarm_in_stream
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class StreamFacts:
     follows: bool = True  # False where the prior is kept by choice, whatever comes
     start_log_threshold: float | None = None  # of the policy, at the start prior
     log_threshold: float | None = None
-    labels: LabelFacts | None = None
+    labels: LabelFacts | None = None  # where they can be believed
+    one_class: OneClass | None = None  # why they cannot
     n_views: int = 0
     disagreement: float = 0.0  # of the views in the last block, in standard deviations
     watch: WatchFacts | None = None
@@ -79,6 +81,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         watch = WatchFacts(
             monitor.n_watched, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe()
         )
+    one_class = online.one_class_labels
     safe = tracker if isinstance(tracker, SafeTracker) else None
     waits = safe is not None and state["settings"]["lead"] == "training" and not safe.n_labels
     return StreamFacts(
@@ -93,7 +96,10 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         follows=not waits and not isinstance(tracker, FixedPrior),
         start_log_threshold=DecisionRule(model, online.policy, positive).log_threshold(start),
         log_threshold=online.log_threshold,
-        labels=None if safe is None else _label_facts(safe, state["memory"], online.label_counts.silent),
+        labels=None
+        if safe is None or one_class is not None
+        else _label_facts(safe, state["memory"], online.label_counts.silent),
+        one_class=one_class,
         n_views=0 if safe is None else safe.n_views,
         disagreement=0.0 if safe is None else safe.disagreement,
         watch=watch,
