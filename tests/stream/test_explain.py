@@ -209,8 +209,9 @@ def test_silence_is_not_called_a_label() -> None:
     assert found.n_silent == 250 - stream.labels[:250].sum()
 
 
-def test_a_range_that_starts_at_almost_nothing_has_no_string_of_digits() -> None:
+def test_a_range_that_reaches_almost_nothing_or_all_has_no_string_of_digits() -> None:
     assert as_percent_range(2.5e-8, 0.039733975) == "0.00 to 3.97 %"
+    assert as_percent_range(1.7e-5, 1.0 - 1e-8) == "0.0 to 100.0 %"
     assert as_percent_range(0.017, 0.026) == "1.7 to 2.6 %"
     assert as_percent_range(0.0123, 0.26) == "1.2 to 26.0 %"
 

@@ -35,7 +35,8 @@ def as_percent(share: float) -> str:
 def as_percent_range(low: float, high: float) -> str:
     """Return two shares as a range in percent."""
     few, many = sorted((digits_of(low), digits_of(high)))
-    digits = min(few + 1, many) if low > 0.0 and high < 1.0 else 1
+    wide = digits_of((high - low) / 2.0) + 1  # no more than it takes to see how wide it is
+    digits = min(few + 1, many, wide) if low > 0.0 and high < 1.0 else 1
     return f"{100.0 * low:.{digits}f} to {100.0 * high:.{digits}f} %"
 
 
