@@ -43,6 +43,12 @@ def stream(
     policy: PolicyText = None,
     positive: Annotated[str | None, typer.Option("--positive", help="The class to alert on.")] = None,
     keep: Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")] = None,
+    horizon: Annotated[
+        int,
+        typer.Option(
+            "--horizon", min=0, help="Rows that a label may come late: Python feeds them back, see the guide."
+        ),
+    ] = 0,
     trust: Trust = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Rows between two states written.")] = 1_000,
     live: Annotated[
@@ -75,7 +81,7 @@ def stream(
         fitted = load_model(model, trust)
         label = _positive_class(positive, fitted, costs_or_policy=bool(policy or cost_fp or cost_fn))
         start = None if prior is None else stated_prior(prior, fitted, label)
-        online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label, horizon=0)
+        online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label, horizon=horizon)
         kept = names_of(keep)
         log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
         saved = read_checkpoint(state) if state is not None and state.exists() else None
