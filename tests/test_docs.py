@@ -27,3 +27,17 @@ def test_relative_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         if not target.startswith("http"):
             assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_every_import_that_an_example_shows_works(page: str) -> None:
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL):
+        for line in re.findall(r"^(?:from|import) .*$", block, flags=re.MULTILINE):
+            if "torch" not in line and "bregman" not in line:  # an extra
+                exec(line, {})  # our own docs
+
+
+def test_what_the_safety_page_calls_is_imported_where_it_is_called() -> None:
+    text = (ROOT / "docs" / "safety.md").read_text()
+    for name in ("LabelShiftMonitor", "monitored_rows"):
+        assert re.search(rf"^from \S+ import {name}$", text, flags=re.MULTILINE), name
