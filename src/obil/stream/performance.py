@@ -55,6 +55,8 @@ class Performance:
         >>> Performance(sure, sure, sure, sure, None, 0.9, True, 0.0, 0.0).describe()
         'Now: precision 50 % (50 to 50, counted), recall 50 % (50 to 50, counted), F1 50 % (50 to 50, counted), alerts 50 % (50 to 50, counted).'
         """  # noqa: E501  # one sentence is one line
+        if np.isnan(self.alert_rate.value):
+            return "No rows yet."
         when = f"Over the last {self.n_rows:,.0f} rows or so" if self.n_rows else "Now"
         shares = {"precision": self.precision, "recall": self.recall, "F1": self.f1, "alerts": self.alert_rate}
         parts = [_in_words(name, one) for name, one in shares.items()]

@@ -18,6 +18,10 @@ class PerformanceReport(NamedTuple):
     now: Performance
     window: Performance
 
+    def describe(self) -> str:
+        """Return both in words."""
+        return f"{self.now.describe()} {self.window.describe()}"
+
 
 def performance_report(
     tally: OutcomeTally,
