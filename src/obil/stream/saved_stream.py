@@ -100,14 +100,18 @@ def refused_as_damaged() -> Iterator[None]:
     """Say of a part that is missing, or that its own class refuses, that the state is damaged."""
     try:
         yield
-    except (KeyError, TypeError, InvalidInputError) as error:
+    except KeyError as error:
+        raise InvalidStateError(f"this state is damaged: it has no part {error}") from None
+    except (TypeError, InvalidInputError) as error:
         raise InvalidStateError(f"this state is damaged: {error}") from None
 
 
 def _heading(model: RatioModel, state: Any) -> tuple[int, int | None]:
     """Return how many rows a state speaks of, and the number of its positive class."""
+    if isinstance(state, Mapping) and state.get("kind") == "obil_stream":
+        raise InvalidStateError('this is the state of an `obil stream`: its online classifier is state["online"]')
     if not isinstance(state, Mapping) or state.get("kind") != KIND:
-        raise InvalidStateError("this is not the state of an online classifier")
+        raise InvalidStateError("this is not the state of an online classifier: give what online.state() returned")
     if state.get("format") != STATE_FORMAT:
         raise InvalidStateError(f"this version reads state format {STATE_FORMAT}, got {state.get('format')!r:.20}")
     names = model.classes_.tolist()
