@@ -1,5 +1,6 @@
 """Choose what a monitor compares a stream with, and set it watching."""
 
+from obil.errors import InvalidInputError
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel
 from obil.monitor import LabelShiftMonitor
@@ -12,6 +13,19 @@ MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to s
 def watch_over(model: RatioModel) -> LabelShiftMonitor:
     """Return a monitor for the streams of a model."""
     return LabelShiftMonitor(monitored_rows(model), tolerance=MONITOR_TOLERANCE)
+
+
+def chosen_monitor(monitor: bool | LabelShiftMonitor, model: RatioModel) -> LabelShiftMonitor | None:
+    """Return the monitor for the streams of a model that a user asks for, or none."""
+    if isinstance(monitor, bool):
+        return watch_over(model) if monitor else None
+    n_classes = getattr(monitor, "n_classes", None)
+    if n_classes != model.n_classes:
+        given = f"one of {n_classes}" if isinstance(n_classes, int) else f"{monitor!r:.40}"
+        raise InvalidInputError(
+            f"monitor must be True, False or a LabelShiftMonitor of the model's {model.n_classes} classes, got {given}"
+        )
+    return monitor
 
 
 def monitored_rows(model: RatioModel) -> Holdout:

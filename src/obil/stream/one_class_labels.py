@@ -8,6 +8,7 @@ import numpy as np
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidStateError
+from obil.prior import PriorTracker, SafeTracker
 
 FEWEST_LABELS = 20
 # If the scores are right and labels come at random, 5 expected and none found has a chance of 1 in 150.
@@ -76,6 +77,14 @@ class OneClassLabels:
         if expected < FEWEST_EXPECTED:
             return None
         return OneClass(self._label, self._n_labels, len(rows), expected)
+
+    def finding_beside(self, tracker: PriorTracker) -> OneClass | None:
+        """Return what is wrong at the prior that a tracker has from the scores."""
+        if not self.suspicious:
+            return None
+        if not isinstance(tracker, SafeTracker):
+            return self.finding(tracker.prior)
+        return self.finding(np.array(tracker.state()["memory"]["slow.prior"]))  # which no label moves
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to go on bit for bit, as plain JSON values."""

@@ -15,6 +15,7 @@ from obil.monitor import LabelShiftMonitor
 from obil.policy import CostPolicy, Policy
 from obil.prior import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker
 from obil.prior.tracker import CompiledTracker
+from obil.stream.class_shares import in_short
 from obil.stream.decision import Decision, Decisions
 from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.decision_rule import DecisionRule, class_number
@@ -22,7 +23,7 @@ from obil.stream.explain import ChangeReport, explain
 from obil.stream.history import StreamHistory, watch_in_parts
 from obil.stream.label_counts import LabelCounts
 from obil.stream.label_ledger import Arrived, LabelLedger, Remembered
-from obil.stream.monitored_rows import monitored_rows, watch_over
+from obil.stream.monitored_rows import chosen_monitor, monitored_rows
 from obil.stream.one_class_labels import OneClass, OneClassLabels
 from obil.stream.one_row import one_row
 from obil.stream.one_writer import OneWriter
@@ -91,9 +92,7 @@ class OnlineClassifier:
         self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, silence=meaning)
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
         self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
-        self._monitor = (watch_over(self._model) if monitor else None) if isinstance(monitor, bool) else monitor
-        if self._monitor is not None and getattr(self._monitor, "n_classes", None) != self._model.n_classes:
-            raise InvalidInputError(f"monitor must be True, False or one of {self._model.n_classes} classes")
+        self._monitor = chosen_monitor(monitor, self._model)
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
         self._past_watches: tuple[PastWatch, ...] = ()
@@ -102,6 +101,11 @@ class OnlineClassifier:
         self._record = StreamRecord(OutcomeTally(), history, positive=self._positive)
         self._rows = 0
         self._writer = OneWriter()
+
+    def __repr__(self) -> str:
+        prior = in_short(self._model.classes_.tolist(), self.prior)
+        known = f"{self._rows:,} rows, prior {prior}, {self._ledger.counts.labelled:,} labels"
+        return f"OnlineClassifier({known}, {type(self._tracker).__name__}, {'' if self.trusted else 'not '}trusted)"
 
     @property
     def model(self) -> RatioModel:
@@ -193,12 +197,7 @@ class OnlineClassifier:
 
         Then only that class is reported: say what silence means, or give propensities.
         """
-        if not self._one_class.suspicious:
-            return None
-        tracker = self._tracker
-        if not isinstance(tracker, SafeTracker):
-            return self._one_class.finding(tracker.prior)
-        return self._one_class.finding(np.array(tracker.state()["memory"]["slow.prior"]))  # which no label moves
+        return self._one_class.finding_beside(self._tracker)
 
     @property
     def history(self) -> StreamHistory:
@@ -298,7 +297,10 @@ class OnlineClassifier:
         come. They are marked untrusted while the monitor objects.
         """
         if self._positive is None:
-            raise InvalidInputError("performance speaks of one class against the rest: give positive=")
+            raise InvalidInputError(
+                "performance speaks of one class against the rest: name it by OnlineClassifier(model, positive=...), "
+                f"one of {self._model.classes_.tolist()!r:.200}"
+            )
         with self._writer.waiting():
             known: dict[str, Any] = {
                 "prior": self.prior,
