@@ -47,5 +47,5 @@ class RowByRow:
     ) -> None:
         shares = posteriors_at(log_ratios[None], prior[None])[0]
         if self.positive is not None:
-            self.tally.add(shares[[self.positive]], [alert])
+            self.tally.add(shares[[self.positive]], [alert], priors=prior[[self.positive]])
         add_row(self.history, shares.tolist(), threshold, alert, log_evidence=log_evidence)

@@ -51,6 +51,7 @@ class OutcomeTally:
         self._kept = 1.0 - 1.0 / self._memory
         self._seen = 0
         self._sums = np.zeros((2, 4))  # (quiet, alerted) x Part
+        self._surprise = np.zeros(1)
         self._labels = np.zeros((2, 2, 2))  # (quiet, alerted) x (negative, positive) x (weights, their squares)
         self.add(np.empty(0), np.empty(0, dtype=bool))  # compiles now, so that the first row does not wait
 
@@ -74,6 +75,11 @@ class OutcomeTally:
         """The rows that were."""
         return Part(*self._sums[1].tolist())
 
+    @property
+    def surprise(self) -> float:
+        """The expected positives beyond those that the priors of their rows stood for: 0 where a prior does not lag."""
+        return float(self._surprise[0])
+
     def labelled(self, *, alerted: bool) -> LabelledPart:
         """Return what the labels of the alerted or of the quiet rows say; NaN where there are none."""
         (negatives, negatives_squared), (positives, positives_squared) = self._labels[int(alerted)].tolist()
@@ -83,16 +89,20 @@ class OutcomeTally:
         # labels of rows long gone are few in weight, however many they were: they do not speak for these rows
         return LabelledPart(positives / weight, min(weight**2 / squared, weight))
 
-    def add(self, posteriors: npt.ArrayLike, alerts: npt.ArrayLike) -> None:
-        """Add decided rows in order: P(positive | row) (n,) at the prior decided with, and the alerts (n,)."""
+    def add(self, posteriors: npt.ArrayLike, alerts: npt.ArrayLike, *, priors: npt.ArrayLike | None = None) -> None:
+        """Add decided rows in order: P(positive | row) (n,) at the prior decided with, and the alerts (n,).
+
+        Without the `priors` decided with, P(positive) (n,), nothing is known of how far they lagged.
+        """
         # one row is looked at in a tenth of the time the array checks take
         if not _is_one_row(posteriors, alerts):
             posteriors, alerts = _checked(posteriors, alerts)
-        self.add_checked(np.ascontiguousarray(posteriors), np.ascontiguousarray(alerts))
+        before = posteriors if priors is None else _checked(priors, alerts)[0]
+        self.add_checked(*map(np.ascontiguousarray, (posteriors, alerts, before)))
 
-    def add_checked(self, posteriors: FloatArray, alerts: npt.NDArray[np.bool_]) -> None:
+    def add_checked(self, posteriors: FloatArray, alerts: npt.NDArray[np.bool_], priors: FloatArray) -> None:
         """Do what `add` does with contiguous arrays that were checked already."""
-        _add(posteriors, alerts, self._kept, self._sums, self._labels)
+        _add(posteriors, alerts, priors, self._kept, self._sums, self._surprise, self._labels)
         self._seen += alerts.size
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
@@ -130,6 +140,7 @@ class OutcomeTally:
             "memory": self._memory,
             "seen": self._seen,
             "sums": self._sums.tolist(),
+            "surprise": self.surprise,
             "labels": self._labels.tolist(),
         }
 
@@ -150,11 +161,15 @@ class OutcomeTally:
         tally._seen = seen
         tally._sums[...] = _restored(state, "sums", tally._sums.shape)
         tally._labels[...] = _restored(state, "labels", tally._labels.shape)
+        surprise = state.get("surprise", 0.0)  # states from before it was kept know of none
         most = min(float(seen), tally._memory) * (1.0 + 1e-6) + 1e-6
         totals, positives, slopes, noise = tally._sums.T
         rounding = 1e-9 * most
         if totals.sum() > most or (positives > totals + rounding).any() or (slopes > positives + rounding).any():
             raise InvalidStateError(f"the sums of a tally of {seen} rows do not fit together")
+        if isinstance(surprise, bool) or not isinstance(surprise, int | float) or not abs(surprise) <= most:
+            raise InvalidStateError(f"the surprise of a tally is a number of its rows, got {surprise!r:.40}")
+        tally._surprise[0] = surprise
         if (noise > slopes + rounding).any():
             raise InvalidStateError("the noise of a tally cannot exceed its slope")
         return tally
@@ -205,8 +220,10 @@ def _restored(state: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Fl
 def _add(
     posteriors: FloatArray,
     alerts: npt.NDArray[np.bool_],
+    priors: FloatArray,
     kept: float,
     sums: FloatArray,
+    surprise: FloatArray,
     labels: FloatArray,
 ) -> None:
     kept_twice = kept * kept
@@ -218,6 +235,7 @@ def _add(
             for label in range(2):
                 labels[part, label, 0] *= kept
                 labels[part, label, 1] *= kept_twice
+        surprise[0] = surprise[0] * kept + (posteriors[t] - priors[t])
         part = 1 if alerts[t] else 0
         doubt = posteriors[t] * (1.0 - posteriors[t])
         sums[part, 0] += 1.0

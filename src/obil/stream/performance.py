@@ -174,6 +174,8 @@ def performance_over_window(
     # half of them, for each posterior knows only the rows before it.
     limit = point.z / np.sqrt(_information(parts) / 2.0)
     moves = np.clip(ends - logits_of(point.prior)[point.positive], -limit, limit)
+    lag = _lag(tally.surprise, parts)
+    moves = moves + np.array([min(lag, 0.0), max(lag, 0.0)])  # how far those posteriors lagged is part of the doubt
     changes = [np.stack([shifted(move * slopes) for move in moves]) - value]
     for j, part in enumerate(parts):
         if by_label[j]:
@@ -346,6 +348,21 @@ def _information(parts: Sequence[Part]) -> float:
     """Return what rows tell of the logit of a prior they share: the sum of (posterior - mean posterior)^2."""
     total, positives = sum(part.total for part in parts), sum(part.positives for part in parts)
     return max(positives - sum(part.slope for part in parts) - positives**2 / total, 1e-9)
+
+
+def _lag(surprise: float, parts: Sequence[Part]) -> float:
+    """Return how far the priors that rows were decided with lagged, on the logit scale, beyond what chance explains.
+
+    At the right priors the expected positives are those that the priors stood for, up to chance. What they are
+    beyond is worth a Newton step of the likelihood, shrunk (as by James and Stein) where it may be chance. The
+    information at those priors may be smaller than by the posteriors' spread, for a lag is rarely even: then it counts.
+    """
+    total, positives = sum(part.total for part in parts), sum(part.positives for part in parts)
+    prior = (positives - surprise) / total  # the mean that they were decided with
+    spread = _information(parts)
+    information = np.clip(total * prior * (1.0 - prior) - sum(part.slope for part in parts), spread / 4.0, spread)
+    kept = max(1.0 - information / max(surprise**2, 1e-12), 0.0)
+    return float(kept * surprise / information)
 
 
 def _has_enough(labels: Sequence[LabelledPart], expected: FloatArray) -> npt.NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from obil.stream.outcome_tally import OutcomeTally
 BLOCK = 256  # rows, or labels, that wait at most
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-_NO_ROWS = (np.empty(0), np.empty(0, dtype=np.bool_))
+_NO_ROWS = (np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0))
 
 
 class _Label(NamedTuple):
@@ -87,7 +87,7 @@ class StreamRecord:
         self._pass_on()
         posteriors = posteriors_at(log_ratios, priors)
         if self._positive is not None:
-            self._tally.add(posteriors[:, self._positive], alerts)
+            self._tally.add(posteriors[:, self._positive], alerts, priors=priors[:, self._positive])
         self._history.add(posteriors, thresholds, alerts, log_evidence=log_evidence)
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
@@ -98,31 +98,33 @@ class StreamRecord:
 
     def _pass_on(self) -> None:
         """Add what waits: all rows to the history at once, and to the tally those between two labels."""
-        posteriors, alerts = self._pass_on_to_history() if self._rows else _NO_ROWS
+        posteriors, alerts, before = self._pass_on_to_history() if self._rows else _NO_ROWS
         labels, self._labels = self._labels, []
         first = 0
         for label in labels:
             part, first = slice(first, label.n_before), label.n_before
             if part.stop > part.start:
-                self._tally.add_checked(posteriors[part], alerts[part])
+                self._tally.add_checked(posteriors[part], alerts[part], before[part])
             self._tally.add_label(
                 label.alert, label.positive, propensity=label.propensity, age=label.age, sign=label.sign
             )
         if len(alerts) > first:
-            self._tally.add_checked(posteriors[first:], alerts[first:])
+            self._tally.add_checked(posteriors[first:], alerts[first:], before[first:])
 
-    def _pass_on_to_history(self) -> tuple[FloatArray, BoolArray]:
-        """Add the rows that wait; return what the tally wants of them: P(positive | row) (n,), and the alerts (n,)."""
+    def _pass_on_to_history(self) -> tuple[FloatArray, BoolArray, FloatArray]:
+        """Add the rows that wait; return what the tally wants: posteriors, alerts and priors, (n,)."""
         ratios, priors, thresholds, flags, evidence = zip(*self._rows, strict=True)
         self._rows = []
-        posteriors = posteriors_at(self._as_rows(ratios), self._as_rows(priors))
+        before = self._as_rows(priors)
+        posteriors = posteriors_at(self._as_rows(ratios), before)
         alerts = np.array(flags, dtype=np.bool_)
         limits = np.array(thresholds, dtype=np.float64)  # None becomes NaN: neither counts
         at_ends = None if evidence[0] is None else [evidence[end - 1] for end in self._history.ends(len(alerts))]
         self._history.add(posteriors, limits, alerts, log_evidence=at_ends)
         if self._positive is None:
             return _NO_ROWS
-        return np.ascontiguousarray(posteriors[:, self._positive]), alerts
+        column = self._positive
+        return np.ascontiguousarray(posteriors[:, column]), alerts, np.ascontiguousarray(before[:, column])
 
     def _as_rows(self, values: Iterable[list[float]]) -> FloatArray:
         # from one long run of numbers: numpy takes three times as long to look into many short lists
