@@ -192,6 +192,14 @@ def test_evidence_that_builds_up_is_mentioned() -> None:
     assert "is building up: 40:1 (alarm at 200:1); look again soon. Nothing to do yet." in report.paragraph
 
 
+def test_how_much_labels_decide_is_said() -> None:
+    shares = np.array([0.949, 0.051])
+    labels = GOOD_LABELS._replace(counts=1_000 * shares, share_of_scores=shares)
+    assert "1,000 labels have come, and they decide." in explain(risen(labels=labels), moved_history()).paragraph
+    said = explain(risen(labels=labels._replace(say=0.44)), moved_history()).paragraph
+    assert "1,000 labels have come, and they have 44 % of the say." in said
+
+
 def test_silence_is_not_called_a_label() -> None:
     shares = np.array([0.949, 0.051])
     labels = GOOD_LABELS._replace(n_labels=4_999, n_silent=4_027, counts=1_000 * shares, share_of_scores=shares)

@@ -39,6 +39,7 @@ SURE = 2.6
 # Slope b of scores that were right means that the classes are b times as far apart. Below one half, a row tells a
 # quarter of what it told or less: recalibrating makes such scores honest, but only new ones make them tell again.
 LOST_SLOPE = 0.5
+DECIDING_SAY = 0.9  # from here on labels decide, as far as words go
 RECALIBRATION_LEADS = 0.5  # of the weight of all experts, of which recalibrations start with a quarter
 
 
@@ -82,8 +83,9 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
         )
         return Advice("get labels", [reason])
     found = Advice("nothing", [])
-    if moved and settled:
-        found = Advice("nothing", [f"{_labels_in_words(labels, n_labels)} have come, and they decide."])
+    if moved and labels is not None and settled:
+        weight = "they decide" if labels.say >= DECIDING_SAY else f"they have {as_percent(labels.say)} of the say"
+        found = Advice("nothing", [f"{_labels_in_words(labels, n_labels)} have come, and {weight}."])
     elif moved:
         found = _advice_without_labels(facts, since)
     if facts.watch is not None and facts.watch.log_evidence >= BUILDING_UP:

@@ -26,6 +26,7 @@ class LabelFacts(NamedTuple):
     slope_sd: float
     counts: FloatArray  # (K,) the last 1,000 labels or so, weighted by 1 / propensity up to a factor
     share_of_scores: FloatArray  # (K,) the prior by unlabelled scores alone
+    say: float = 1.0  # how much of what is decided is owed to them
     n_silent: int = 0  # rows among these labels that none came for, where silence means a class
 
 
@@ -121,5 +122,6 @@ def _label_facts(tracker: SafeTracker, memory: dict[str, Any], n_silent: int) ->
         slope_sd=float(np.sqrt(np.linalg.inv(precision)[0, 0])),
         counts=np.array(memory["labels.counts"][COUNT_MEMORIES.index(1_000.0)]),
         share_of_scores=np.array(memory["slow.prior"]),
+        say=tracker.label_say,
         n_silent=min(n_silent, tracker.n_labels),
     )
