@@ -54,7 +54,7 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "open quote": (GOOD + b'p99,"1.0,70,North,yes,0.5\n', FIT, "quoted"),
     "duplicate columns": (GOOD.replace(b"pulse", b"size", 1), FIT, "'size' twice"),
     "target missing": (without("ill"), FIT, "must have a column 'ill'"),
-    "target misspelt": (GOOD.replace(b"ill", b"Ill", 1), FIT, "got the columns: Ill"),
+    "target misspelt": (GOOD.replace(b"ill", b"Ill", 1), FIT, "a column 'ill' (is it 'Ill'?), got the columns"),
     "one class": (with_column("ill", ["no"] * 40), FIT, "two classes"),
     "no labels": (with_column("ill", [""] * 40), FIT, "must hold a label"),
     "one row of a class": (with_column("ill", ["no"] * 39 + ["yes"]), FIT, "at least 2 labelled rows"),

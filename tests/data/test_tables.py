@@ -208,7 +208,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(tmp_path: Path, name: str)
         ({"decimal": "'"}, "decimal must be"),
         ({"encoding": "klingon"}, "encoding must be one Python knows"),
         ({"encoding": "ascii"}, "not ascii in line 2"),
-        ({"target": "Wrad"}, "must have a column 'Wrad', got the columns: ward, age"),
+        ({"target": "Wrad"}, r"must have a column 'Wrad' \(is it 'ward'\?\), got the columns: age, "),
         ({"text": ["id"]}, "must have a column 'id'"),
     ],
 )
@@ -269,7 +269,7 @@ def test_labels_that_are_whole_numbers_are_integers_though_some_are_missing() ->
 @pytest.mark.parametrize(
     ("content", "target", "rule"),
     [
-        ("x,outcome\n1,0\n", "Outcom", "'Outcom', got the columns: outcome, x"),
+        ("x,outcome\n1,0\n", "Outcom", r"'Outcom' \(is it 'outcome'\?\), got the columns: x, outcome"),
         ("x,y\n1,\n2,NA\n", "y", "must hold a label, got none in 2 rows of 'y'"),
         ("y\n1\n", "y", "a column besides the target"),
     ],

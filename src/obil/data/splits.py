@@ -85,7 +85,7 @@ def time_split(n_or_time: int | npt.ArrayLike, *, test_share: float = 0.25) -> S
     order = np.argsort(time, kind="stable")
     moves = np.flatnonzero(time[order][1:] != time[order][:-1]) + 1  # where a cut leaves equal times together
     if not moves.size:
-        raise InvalidInputError(f"time must have two different values, got only {time[0]!r}")
+        raise InvalidInputError(f"time must have two different values, got only {time[:1].tolist()[0]!r:.40}")
     wanted = (1.0 - test_share) * time.size
     cut = int(moves[np.argmin(np.abs(moves - wanted))])
     return Split(order[:cut].astype(np.int64), order[cut:].astype(np.int64))

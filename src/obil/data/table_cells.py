@@ -84,7 +84,7 @@ def column_names(header: Sequence[str], *, table: str) -> tuple[str, ...]:
 
 
 def require_columns(wanted: Collection[str], names: Sequence[str], *, table: str) -> None:
-    """Refuse a table that lacks a wanted column; the message lists those it has, the closest first."""
+    """Refuse a table that lacks a wanted column; the message lists those it has, and names the closest."""
     missing = [name for name in wanted if name not in names]
     if not missing:
         return
@@ -93,9 +93,9 @@ def require_columns(wanted: Collection[str], names: Sequence[str], *, table: str
     for text in texts:
         folded.setdefault(text.casefold(), text)
     close = [folded[text] for text in difflib.get_close_matches(str(missing[0]).casefold(), list(folded), n=5)]
-    ordered = close + [text for text in texts if text not in close]
-    shown = ", ".join(ordered[:20]) + (f" and {len(ordered) - 20} more" if len(ordered) > 20 else "")
-    raise InvalidInputError(f"{table} must have a column {missing[0]!r}, got the columns: {shown}")
+    meant = f" (is it {close[0]!r}?)" if close else ""
+    shown = ", ".join(texts[:20]) + (f" and {len(texts) - 20} more" if len(texts) > 20 else "")
+    raise InvalidInputError(f"{table} must have a column {missing[0]!r}{meant}, got the columns: {shown}")
 
 
 def require_width(cells: Sequence[str], names: Sequence[str], *, line: int, table: str) -> None:

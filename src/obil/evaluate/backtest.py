@@ -56,7 +56,10 @@ LABEL_DRAWS = 8  # that the way with labels is replayed with: which come is chan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backtest:
-    """What each way to know the prior would have done on the later rows of the labelled past."""
+    """What each way to know the prior would have done on the later rows of the labelled past.
+
+    `found["bank"]` is one of them by name; `[one.way for one in found.ways]` are all.
+    """
 
     classes: tuple[object, ...]
     n_earlier: int  # rows that were fitted on
@@ -75,7 +78,7 @@ class Backtest:
         for one in self.ways:
             if one.way == way:
                 return one
-        raise KeyError(way)
+        raise KeyError(f"a way must be one of {[one.way for one in self.ways]}, got {way!r:.40}")
 
     @property
     def rows_around(self) -> str:
