@@ -18,6 +18,14 @@ from obil.errors import InvalidInputError
 from obil.ratio.reliability import calibration_error, reliability
 
 MEASURES = ("f1", "gmean", "auprc", "ece", "cost")
+SET_NAMES = {
+    "yeast4": "Yeast4",
+    "abalone19": "Abalone19",
+    "sick_euthyroid": "Sick-euthyroid",
+    "mammography": "Mammography",
+    "thyroid_ann": "Thyroid",
+    "creditcard": "Credit card",
+}
 Alerts = npt.NDArray[np.bool_]
 
 
@@ -124,24 +132,50 @@ def outcome(judged: Judged, truth: IntArray) -> dict[str, float]:
     }
 
 
-def best_f1(ranks: FloatArray, truth: IntArray) -> float:
-    """Return the F1 of the best threshold chosen in hindsight.
+def in_hindsight(ranks: FloatArray, truth: IntArray) -> dict[str, float]:
+    """Return F1 and G-mean, each at its best threshold chosen with the labels.
 
-    >>> best_f1(np.array([0.1, 0.4, 0.3, 0.9]), np.array([0, 1, 0, 1]))
-    1.0
+    >>> in_hindsight(np.array([0.1, 0.4, 0.3, 0.9]), np.array([0, 1, 0, 1]))
+    {'f1': 1.0, 'gmean': 1.0}
     """
     order = np.argsort(-ranks, kind="stable")
     sorted_ranks, sorted_truth = ranks[order], truth[order]
     last = np.append(sorted_ranks[1:] != sorted_ranks[:-1], True)  # a threshold cannot part equal ranks
     hits = np.cumsum(sorted_truth)[last]
     alerts = (np.arange(len(truth)) + 1)[last]
-    return float((2.0 * hits / (alerts + truth.sum())).max()) if truth.any() else 0.0
+    positives, negatives = int(truth.sum()), int((truth == 0).sum())
+    if not positives or not negatives:
+        return {"f1": 0.0, "gmean": 0.0}
+    specificity = 1.0 - (alerts - hits) / negatives
+    return {
+        "f1": float((2.0 * hits / (alerts + positives)).max()),
+        "gmean": float(np.sqrt(hits / positives * specificity).max()),
+    }
+
+
+def best_f1(ranks: FloatArray, truth: IntArray) -> float:
+    """Return the F1 of the best threshold chosen in hindsight."""
+    return in_hindsight(ranks, truth)["f1"]
+
+
+def score_in_hindsight(ranks: FloatArray, split: SplitSet, settings: dict[str, Any]) -> dict[str, float]:
+    """Return what the best threshold for each stream, chosen with its labels, gives: the same measures as `score`."""
+    found: dict[str, list[float]] = {}
+    for arrivals in _streams(split, settings):
+        best = in_hindsight(ranks[arrivals.rows], split.test_labels[arrivals.rows])
+        for measure, value in best.items():
+            found.setdefault(f"{measure}.{arrivals.factor}", []).append(value)
+    means = {key: float(np.mean(values)) for key, values in found.items()}
+    for arrivals in thinned(split, factors=settings["factors"]):
+        best = in_hindsight(ranks[arrivals.rows], split.test_labels[arrivals.rows])
+        means[f"thinned.{arrivals.factor}"] = best["f1"]
+    return means
 
 
 def score(decider: Decider, split: SplitSet, settings: dict[str, Any]) -> dict[str, float]:
     """Return the mean of each measure over draws, at each factor, and the F1 on thinned rows."""
     found: dict[str, list[dict[str, float]]] = {}
-    for arrivals in streams(split, factors=settings["factors"], n_draws=settings["draws"], n_rows=settings["n_rows"]):
+    for arrivals in _streams(split, settings):
         found.setdefault(f"{arrivals.factor}", []).append(outcome(decider(arrivals), split.test_labels[arrivals.rows]))
     means = {
         f"{measure}.{factor}": float(np.nanmean([draw[measure] for draw in draws]))
@@ -151,3 +185,7 @@ def score(decider: Decider, split: SplitSet, settings: dict[str, Any]) -> dict[s
     for arrivals in thinned(split, factors=settings["factors"]):
         means[f"thinned.{arrivals.factor}"] = outcome(decider(arrivals), split.test_labels[arrivals.rows])["f1"]
     return means
+
+
+def _streams(split: SplitSet, settings: dict[str, Any]) -> Iterator[Arrivals]:
+    return streams(split, factors=settings["factors"], n_draws=settings["draws"], n_rows=settings["n_rows"])

@@ -21,7 +21,8 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -37,7 +38,7 @@ EXPERIMENTS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"
 PICTURES = FOLDER.parent / "docs" / "figures"
-LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "obil")
+LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "imbalanced-learn", "torch", "obil")
 
 Cell = dict[str, Any]
 Settings = dict[str, Any]
@@ -143,8 +144,12 @@ def missed_bounds(figures: dict[str, float], bounds: dict[str, dict[str, float]]
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that the figures depend on."""
-    return {"python": platform.python_version()} | {library: version(library) for library in LIBRARIES}
+    """Return the versions that the figures depend on, of what is installed."""
+    found = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[library] = version(library)
+    return found
 
 
 def commit() -> str:

@@ -23,6 +23,18 @@ def corrected_p_value(differences: FloatArray, *, test_share: float) -> float:
     return float(student.cdf(statistic, n - 1))
 
 
+def corrected_two_sided(differences: FloatArray, *, test_share: float) -> float:
+    """Return the two-sided p value of the same test; 1 where nothing differs.
+
+    >>> corrected_two_sided(np.zeros(10), test_share=0.3)
+    1.0
+    """
+    if not differences.any():
+        return 1.0
+    below = corrected_p_value(differences, test_share=test_share)
+    return min(2.0 * min(below, 1.0 - below), 1.0)
+
+
 def signed_rank_p_value(
     differences: FloatArray, *, alternative: Literal["two-sided", "greater"] = "two-sided"
 ) -> float:

@@ -1,84 +1,83 @@
-"""Name the baselines that correct one network's scores afterwards: by a threshold, or for the prior of a batch.
+"""Name the baselines that correct one network's scores afterwards: by a threshold, or for another prior.
 
-They share the vanilla network as it was fitted before validation, whose validation rows are honest. Those that estimate
-the prior are given the whole stream as one batch before they decide its first row: more than a stream would give them.
+They share the vanilla network at its best setting, fitted on all training rows. What they learn from labels
+(thresholds, temperatures, votes, calibration) they learn from out-of-fold scores of the training rows.
 """
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.metrics import f1_score, log_loss
+from sklearn.model_selection import StratifiedKFold
 
+from experiments.baselines.batch_prior import ScoredRows, at_batch_prior, by_bbse, by_likelihood, by_rlls
 from experiments.baselines.network import Prepared
-from experiments.baselines.tuning import Tuned
-from experiments.peers import RLLS
+from experiments.baselines.trained import VANILLA
+from experiments.baselines.tuning import Tuned, fitted_or_none
 from experiments.protocol import Arrivals, Decider, Judged
 from obil.arrays import FloatArray, IntArray
-from obil.errors import InvalidInputError
-from obil.model.holdout import Holdout
-from obil.policy import FBetaPolicy
-from obil.prior import BBSE, PriorTracker
-from obil.prior.passes import estimate_from_rows
-from obil.ratio.linear import SLOPE_SD, fit_linear
+from obil.ratio.linear import fit_linear
 
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0)
+FOLDS = 5
 SMALLEST = 1e-9
 
 
-def corrected(network: Tuned, data: Prepared) -> dict[str, Decider]:
+def corrected(network: Tuned, data: Prepared, *, seed: int) -> dict[str, Decider]:
     """Return each correction as a decider on the held-out rows."""
-    labels, prior = data.labels[data.validation], float(data.labels[data.fit].mean())
-    honest, test = (_logits(network.validated.predict_proba(part)[:, 1]) for part in (
-        data.rows[data.validation], data.test
-    ))  # fmt: skip
+    honest = _out_of_fold(network.setting, data, seed)
+    return corrections(honest, _logits(network.model.predict_proba(data.test)[:, 1]), data.labels)
+
+
+def corrections(honest: FloatArray, test: FloatArray, labels: IntArray) -> dict[str, Decider]:
+    """Return the corrections of logits at the training balance: honest ones, (n,), and those of held-out rows, (m,)."""
+    prior = float(labels.mean())
     odds = float(logit(prior))
-
-    by_fit = min(TEMPERATURES, key=lambda t: log_loss(labels, expit(honest / t), labels=[0, 1]))
-    sharpened = _log_ratios(honest / by_fit - odds), _log_ratios(test / by_fit - odds)
-    map_ = fit_linear(_log_ratios(honest - odds), labels, np.ones(len(labels)), slope_sd=SLOPE_SD)
-    calibrated = map_.apply(_log_ratios(honest - odds)), map_.apply(_log_ratios(test - odds))
-
-    def voted(make: Callable[..., PriorTracker], ratios: FloatArray, **choices: Any) -> float:
-        """Return the prior by votes; where the network's votes tell nothing, that of training."""
-        try:
-            tracker = make(sharpened[0], labels, prior=prior, window=len(ratios), **choices)
-        except InvalidInputError:
-            return prior
-        tracker.update_many(ratios)
-        return float(tracker.prior[1])
-
-    def bbse(ratios: FloatArray) -> float:
-        return voted(BBSE.from_holdout, ratios, soft=not _tells_apart(sharpened[0], prior))
-
-    def rlls(ratios: FloatArray) -> float:
-        return voted(RLLS.from_holdout, ratios)
-
-    def mlls(ratios: FloatArray) -> float:
-        return float(estimate_from_rows(ratios).prior[1])
-
-    table = FBetaPolicy().bind(Holdout.of(calibrated[0], labels))
-    return {
-        "threshold moving": _by_threshold(expit(test), _best_threshold(expit(honest), labels)),
+    temperature = min(TEMPERATURES, key=lambda t: log_loss(labels, expit(honest / t), labels=[0, 1]))
+    scaled = ScoredRows(_ratios(honest / temperature - odds), labels, _ratios(test / temperature - odds), prior)
+    # bias-corrected temperature scaling: a temperature and a bias by maximum likelihood
+    bcts = fit_linear(_ratios(honest - odds), labels, np.ones(len(labels)), slope_sd=None)
+    calibrated = ScoredRows(bcts.apply(_ratios(honest - odds)), labels, bcts.apply(_ratios(test - odds)), prior)
+    found = {
+        "threshold moving": _by_threshold(np.asarray(expit(test)), _best_threshold(expit(honest), labels)),
         "logit adjustment": _adjusted(honest, test, labels, odds),
-        "BBSE": _at_prior(sharpened[1], bbse),
-        "RLLS": _at_prior(sharpened[1], rlls),
-        "MLLS + BCTS": _at_prior(calibrated[1], mlls),
-        "MLLS + BCTS, F1 threshold": _at_prior(calibrated[1], mlls, table.log_threshold),
+        "logit adjustment, known prior": _at_known_prior(scaled),
     }
+    for name, scores, make in (
+        ("BBSE", scaled, by_bbse),
+        ("RLLS", scaled, by_rlls),
+        ("MLLS + BCTS", calibrated, by_likelihood),
+    ):
+        found[name] = at_batch_prior(scores, make(scores), best_f1=False)
+        found[f"{name}, F1 threshold"] = at_batch_prior(scores, make(scores), best_f1=True)
+    return found
 
 
-def _tells_apart(log_ratios: FloatArray, prior: float) -> bool:
-    """Return whether hard votes at the training prior name both classes; a shy network names only the negative."""
-    votes = log_ratios[:, 1] + logit(prior) > 0.0
-    return bool(votes.any() and not votes.all())
+def _out_of_fold(setting: str, data: Prepared, seed: int) -> FloatArray:
+    """Return the logits of the training rows by networks that have not seen them, (n,)."""
+    imbalance = float((data.labels == 0).sum() / (data.labels == 1).sum())
+    honest = np.empty(len(data.labels))
+    for fit, rest in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(data.rows, data.labels):
+        model = fitted_or_none(VANILLA[setting](seed, imbalance), data.rows[fit], data.labels[fit])
+        assert model is not None  # no sampler, so none that refuses
+        honest[rest] = _logits(model.predict_proba(data.rows[rest])[:, 1])
+    return honest
 
 
 def _by_threshold(probabilities: FloatArray, threshold: float) -> Decider:
     def decide(arrivals: Arrivals) -> Judged:
         own = probabilities[arrivals.rows]
         return Judged(own > threshold, own, own)
+
+    return decide
+
+
+def _at_known_prior(scores: ScoredRows) -> Decider:
+    """Return logit adjustment as the paper gives it: told the true prior."""
+
+    def decide(arrivals: Arrivals) -> Judged:
+        own = scores.test[arrivals.rows, 1]
+        probabilities = np.asarray(expit(own + logit(arrivals.prior)))
+        return Judged(probabilities > 0.5, probabilities, own)
 
     return decide
 
@@ -94,22 +93,7 @@ def _adjusted(honest: FloatArray, test: FloatArray, labels: IntArray, odds: floa
         return logits / temperature - magnitude * odds
 
     best = max(settings, key=lambda s: f1_score(labels, adjusted(honest, *s) > 0.0, zero_division=0.0))
-    return _by_threshold(expit(adjusted(test, *best)), 0.5)
-
-
-def _at_prior(
-    log_ratios: FloatArray, estimate: Callable[[FloatArray], float], threshold: Callable[[float], float] | None = None
-) -> Decider:
-    """Decide a stream at the prior that is estimated from all of it."""
-
-    def decide(arrivals: Arrivals) -> Judged:
-        ratios = log_ratios[arrivals.rows]
-        prior = min(max(estimate(ratios), 1e-6), 1.0 - 1e-6)
-        own = ratios[:, 1]
-        limit = -float(logit(prior)) if threshold is None else threshold(prior)
-        return Judged(own > limit, expit(own + logit(prior)), own)
-
-    return decide
+    return _by_threshold(np.asarray(expit(adjusted(test, *best))), 0.5)
 
 
 def _best_threshold(probabilities: FloatArray, labels: IntArray) -> float:
@@ -127,5 +111,5 @@ def _logits(probabilities: FloatArray) -> FloatArray:
     return np.asarray(logit(np.clip(probabilities, SMALLEST, 1.0 - SMALLEST)))
 
 
-def _log_ratios(scores: FloatArray) -> FloatArray:
+def _ratios(scores: FloatArray) -> FloatArray:
     return np.stack([np.zeros_like(scores), scores], axis=1)

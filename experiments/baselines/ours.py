@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from experiments.baselines.batch_prior import ScoredRows, at_batch_prior, by_bbse, by_likelihood
 from experiments.baselines.network import Prepared
 from experiments.protocol import Arrivals, Decider, Judged, SplitSet
 from obil.arrays import FloatArray
@@ -20,11 +21,23 @@ from obil.prior import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTrac
 Follow = Callable[[RatioModel, float], PriorTracker]  # a model and the true prior, which only an oracle looks at
 
 COST, F1 = CostPolicy(EQUAL_COSTS), FBetaPolicy()
-ALGORITHM_2: Follow = lambda model, _: Algorithm2().start(model.prior_)  # noqa: E731
-BANK: Follow = lambda model, _: BayesBank().start(model.prior_)  # noqa: E731
-SAFE: Follow = lambda model, _: SafeTracker.for_model(model).start(model.prior_)  # noqa: E731
-STATIC: Follow = lambda model, _: FixedPrior().start(model.prior_)  # noqa: E731
-ORACLE: Follow = lambda _, prior: FixedPrior().start(prior)  # noqa: E731
+
+
+def _started(make: Callable[[], PriorTracker]) -> Follow:
+    return lambda model, _: make().start(model.prior_)
+
+
+def _safe(model: RatioModel, _: float) -> PriorTracker:
+    return SafeTracker.for_model(model).start(model.prior_)
+
+
+def _oracle(_: RatioModel, prior: float) -> PriorTracker:
+    return FixedPrior().start(prior)
+
+
+ALGORITHM_2, BANK, STATIC = _started(Algorithm2), _started(BayesBank), _started(FixedPrior)
+SAFE: Follow = _safe
+ORACLE: Follow = _oracle
 
 FORMS: dict[str, dict[str, tuple[Follow, Policy]]] = {
     "paper": {
@@ -60,9 +73,16 @@ def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, De
     model = as_ratio_model(fitted)
     ratios = fitted.log_ratios(test)
     views = model.views(test) if model.view_members else None
-    return {
+    deciders = {
         name: _decider(model, ratios, views, follow, policy) for name, (follow, policy) in FORMS[family].items()
-    }, ratios[:, 1]
+    }
+    if family == "default":  # the same scores with other ways to the prior: it is the tracker that differs
+        scores = ScoredRows(model.holdout_.log_ratios, model.holdout_.labels, ratios, float(model.prior_[1]))
+        deciders |= {
+            f"OBIL default, {way} on the batch": at_batch_prior(scores, make(scores), best_f1=True)
+            for way, make in (("BBSE", by_bbse), ("MLLS", by_likelihood))
+        }
+    return deciders, ratios[:, 1]
 
 
 def _decider(

@@ -24,10 +24,12 @@ def _weighted(power: float) -> Build:
     return lambda seed, imbalance: WeightedNetwork(seed, imbalance**power)
 
 
-def _rusboost(depth: int | None, n_estimators: int, rate: float) -> Build:
+def _rusboost(depth: int | None, n_estimators: int, *, rate: float, share: float) -> Build:
     def build(seed: int, _: float) -> Any:
         base = network(seed) if depth is None else DecisionTreeClassifier(max_depth=depth)
-        return RUSBoostClassifier(base, n_estimators=n_estimators, learning_rate=rate, random_state=seed)
+        return RUSBoostClassifier(
+            base, n_estimators=n_estimators, learning_rate=rate, sampling_strategy=share, random_state=seed
+        )
 
     return build
 
@@ -42,9 +44,9 @@ def _bagged(share: float, *, over: bool) -> Build:
     return build
 
 
-def _easy(n_estimators: int, *, networks: bool) -> Build:
+def _easy(share: float, *, networks: bool = False) -> Build:
     return lambda seed, _: EasyEnsembleClassifier(
-        n_estimators, estimator=network(seed) if networks else None, random_state=seed
+        10, estimator=network(seed) if networks else None, sampling_strategy=share, random_state=seed
     )
 
 
@@ -68,13 +70,13 @@ TRAINED: dict[str, dict[str, Build]] = {
     },
     "ADASYN": {f"to {share:g}": _sampled(ADASYN, sampling_strategy=share) for share in (0.25, 0.5, 1.0)},
     "cost-sensitive": {f"weight Qp^{power:g}": _weighted(power) for power in (0.25, 0.5, 0.75, 1.0)},
-    "RUSBoost": {
-        "50 stumps": _rusboost(1, 50, 1.0),
-        "50 trees of depth 3": _rusboost(3, 50, 1.0),  # at rate 1 boosting often stops after a few rounds
-        "50 trees of depth 3, rate .1": _rusboost(3, 50, 0.1),
-        "50 trees of depth 6, rate .1": _rusboost(6, 50, 0.1),
-        "10 networks": _rusboost(None, 10, 1.0),
-        "10 networks, rate .1": _rusboost(None, 10, 0.1),
+    "RUSBoost": {  # at rate 1 boosting often stops after a few rounds
+        "50 stumps, to 1": _rusboost(1, 50, rate=1.0, share=1.0),
+        "50 trees of depth 3, rate .1, to 1": _rusboost(3, 50, rate=0.1, share=1.0),
+        "50 trees of depth 3, rate .1, to 0.25": _rusboost(3, 50, rate=0.1, share=0.25),
+        "50 trees of depth 6, rate .1, to 0.25": _rusboost(6, 50, rate=0.1, share=0.25),
+        "10 networks, rate .1, to 1": _rusboost(None, 10, rate=0.1, share=1.0),
+        "10 networks, rate .1, to 0.25": _rusboost(None, 10, rate=0.1, share=0.25),
     },
     "random undersampling": {
         f"to {share:g}": _sampled(RandomUnderSampler, sampling_strategy=share) for share in (0.25, 0.5, 1.0)
@@ -92,9 +94,8 @@ TRAINED: dict[str, dict[str, Build]] = {
     "UnderBagging": {f"to {share:g}": _bagged(share, over=False) for share in (0.25, 0.5, 1.0)},
     "OverBagging": {f"to {share:g}": _bagged(share, over=True) for share in (0.25, 1.0)},
     "EasyEnsemble": {
-        "10 AdaBoosts": _easy(10, networks=False),
-        "20 AdaBoosts": _easy(20, networks=False),
-        "10 networks": _easy(10, networks=True),
+        **{f"10 AdaBoosts, to {share:g}": _easy(share) for share in (0.25, 0.5, 1.0)},
+        **{f"10 networks, to {share:g}": _easy(share, networks=True) for share in (0.25, 1.0)},
     },
     "boosting, tuned threshold": {
         "31 leaves, rate .1": _boosted(),

@@ -1,11 +1,14 @@
-"""Pick the setting with the best F1 on a validation split, and fit it again on all training rows."""
+"""Pick the setting with the best F1 on a validation split, and fit it again on all training rows.
+
+Where F1 ties, as it does at 0 where positives are few, the better ranking (average precision) wins.
+"""
 
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import f1_score
+from sklearn.metrics import average_precision_score, f1_score
 
 from experiments.baselines.network import Prepared
 from experiments.baselines.trained import Build
@@ -15,10 +18,9 @@ REFUSALS = (ValueError, RuntimeError)  # what a sampler raises where a set has t
 
 
 class Tuned(NamedTuple):
-    """The winner, and what validation rows can say about it."""
+    """The winner."""
 
     setting: str
-    validated: Any  # fitted on the fitting part alone
     model: Any  # fitted on all training rows
 
 
@@ -26,16 +28,20 @@ def tuned(builds: Mapping[str, Build], data: Prepared, *, seed: int, unfilled: b
     """Try the settings in order; those that a sampler refuses are passed over."""
     rows = data.unfilled if unfilled else data.rows
     imbalance = float((data.labels == 0).sum() / (data.labels == 1).sum())
-    tried: list[tuple[float, str, Any]] = []
+    fit, validation = rows[data.fit], rows[data.validation]
+    tried: list[tuple[float, float, str]] = []
     for setting, build in builds.items():
-        model = _fitted(build(seed, imbalance), rows[data.fit], data.labels[data.fit])
+        model = fitted_or_none(build(seed, imbalance), fit, data.labels[data.fit])
+        if model is None:
+            continue
+        labels = data.labels[data.validation]
+        f1 = f1_score(labels, decisions(model, validation), zero_division=0.0)
+        ranking = average_precision_score(labels, model.predict_proba(validation)[:, 1])
+        tried.append((-float(f1), -float(ranking), setting))
+    for _, _, setting in sorted(tried, key=lambda one: one[:2]):  # the sort is stable: ties go to the first
+        model = fitted_or_none(builds[setting](seed, imbalance), rows, data.labels)
         if model is not None:
-            found = f1_score(data.labels[data.validation], decisions(model, rows[data.validation]), zero_division=0.0)
-            tried.append((float(found), setting, model))
-    for _, setting, validated in sorted(tried, key=lambda one: -one[0]):  # the sort is stable: ties go to the first
-        model = _fitted(builds[setting](seed, imbalance), rows, data.labels)
-        if model is not None:
-            return Tuned(setting, validated, model)
+            return Tuned(setting, model)
     raise RuntimeError(f"every one of {list(builds)} was refused")
 
 
@@ -46,7 +52,8 @@ def decisions(model: Any, rows: FloatArray) -> FloatArray:
     return np.asarray(model.predict_proba(rows)[:, 1] > 0.5)
 
 
-def _fitted(model: Any, rows: FloatArray, labels: Any) -> Any | None:
+def fitted_or_none(model: Any, rows: FloatArray, labels: Any) -> Any | None:
+    """Return the model fitted, or None where a sampler refuses the rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # networks stop after a number of epochs, as they are told to
         try:

@@ -210,7 +210,7 @@ def test_an_interrupted_fit_of_many_members_writes_nothing_and_says_so_in_a_line
         for _ in range(6):  # an interrupt inside of an import can get lost: a person presses again
             process.send_signal(signal.SIGINT)
             try:
-                out, err = process.communicate(timeout=20)
+                out, err = process.communicate(timeout=40)
                 break
             except subprocess.TimeoutExpired:
                 continue

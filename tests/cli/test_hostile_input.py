@@ -88,7 +88,7 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "no such column to drop": (GOOD, f"{FIT} --drop size,hieght", "'hieght'"),
     "no such model": (GOOD, "fit bad.csv --target ill --model oracle --out new_model", "hist_gradient_boosting"),
     "no such calibration": (GOOD, f"{FIT} --calibration magic", "--calibration must be one of"),
-    "vague dates": (with_column("id", ["03/04/2024"] * 40), f"{FIT} --time id", "dates as 2024-12-31"),
+    "vague dates": (with_column("id", ["03/04/2024"] * 40), f"{FIT} --time id", "write them as 2024-12-31"),
     "a score of words": (GOOD, "fit bad.csv --target ill --score ward --out new_model", "'ward' holds numbers"),
     "a score that is missing": (
         with_cell("score", ""),

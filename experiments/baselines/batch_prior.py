@@ -1,0 +1,72 @@
+"""Decide a stream at the prior that is estimated from all of it at once: BBSE, RLLS, MLLS.
+
+The whole stream is given as one batch before its first row is decided: more than a stream would give them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+
+from experiments.peers import RLLS
+from experiments.protocol import Arrivals, Decider, Judged
+from obil.arrays import FloatArray, IntArray
+from obil.errors import InvalidInputError
+from obil.model.holdout import Holdout
+from obil.policy import FBetaPolicy
+from obil.prior import BBSE, PriorTracker
+from obil.prior.passes import estimate_from_rows
+
+Estimate = Callable[[FloatArray], float]  # the log ratios of a batch, (n, 2) -> its prior
+
+
+class ScoredRows(NamedTuple):
+    """Log ratios of rows the model has not seen, with their labels, and of the held-out rows."""
+
+    honest: FloatArray  # (n, 2)
+    labels: IntArray  # (n,)
+    test: FloatArray  # (m, 2)
+    prior: float  # P1 in training
+
+
+def by_bbse(scores: ScoredRows) -> Estimate:
+    """Return black-box shift estimation by hard votes; by soft ones where all hard ones are alike."""
+    votes = scores.honest[:, 1] + logit(scores.prior) > 0.0
+    return _by_votes(BBSE.from_holdout, scores, soft=bool(votes.all() or not votes.any()))
+
+
+def by_rlls(scores: ScoredRows) -> Estimate:
+    """Return regularised learning of label shift, by hard votes."""
+    return _by_votes(RLLS.from_holdout, scores)
+
+
+def by_likelihood(_: ScoredRows) -> Estimate:
+    """Return maximum likelihood (MLLS, what EM converges to)."""
+    return lambda ratios: float(estimate_from_rows(ratios).prior[1])
+
+
+def _by_votes(make: Callable[..., PriorTracker], scores: ScoredRows, **choices: Any) -> Estimate:
+    def estimate(ratios: FloatArray) -> float:
+        try:
+            tracker = make(scores.honest, scores.labels, prior=scores.prior, window=len(ratios), **choices)
+        except InvalidInputError:  # votes that are all alike tell nothing of the prior
+            return scores.prior
+        tracker.update_many(ratios)
+        return float(tracker.prior[1])
+
+    return estimate
+
+
+def at_batch_prior(scores: ScoredRows, estimate: Estimate, *, best_f1: bool) -> Decider:
+    """Return a decider at equal costs, or at the best F1, for the prior of the whole stream."""
+    table = FBetaPolicy().bind(Holdout.of(scores.honest, scores.labels)) if best_f1 else None
+
+    def decide(arrivals: Arrivals) -> Judged:
+        ratios = scores.test[arrivals.rows]
+        prior = min(max(estimate(ratios), 1e-6), 1.0 - 1e-6)
+        own = ratios[:, 1]
+        threshold = -float(logit(prior)) if table is None else table.log_threshold(prior)
+        return Judged(own > threshold, np.asarray(expit(own + logit(prior))), own)
+
+    return decide
