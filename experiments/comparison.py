@@ -1,4 +1,4 @@
-"""Hold OBIL against every baseline on the paper's sets, matched and shifted: its tables of F1, G-mean, AUPRC and thyroid.
+"""Hold OBIL against every baseline on the paper's sets, matched and shifted.
 
 Each method is fitted once a split, tuned on a validation part, and decides streams drawn from the held-out rows at
 five imbalance ratios; the paper's own protocol, thinning the held-out rows, is scored beside it.
