@@ -12,13 +12,13 @@ def root_reference(horizons: npt.ArrayLike) -> FloatArray:
     return np.sqrt(rows * np.log(rows))
 
 
-def growth_exponent(horizons: npt.ArrayLike, regrets: npt.ArrayLike) -> float:
-    """Return the slope of log regret on log T by least squares: 1 is linear, 1/2 the square root.
+def exponent(sizes: npt.ArrayLike, values: npt.ArrayLike) -> float:
+    """Return the power by which values grow: the slope of their log on log size by least squares.
 
-    >>> round(growth_exponent([10, 100, 1_000], [2.0, 20.0, 200.0]), 6)
+    >>> round(exponent([10, 100, 1_000], [2.0, 20.0, 200.0]), 6)
     1.0
     """
-    return float(np.polyfit(np.log(np.asarray(horizons, dtype=np.float64)), np.log(np.asarray(regrets)), 1)[0])
+    return float(np.polyfit(np.log(np.asarray(sizes, dtype=np.float64)), np.log(np.asarray(values)), 1)[0])
 
 
 def growth_measures(horizons: npt.ArrayLike, regrets: npt.ArrayLike) -> dict[str, float]:
@@ -34,7 +34,7 @@ def growth_measures(horizons: npt.ArrayLike, regrets: npt.ArrayLike) -> dict[str
     last = rows >= rows[-1] // 10
     decades = np.diff([values[rows == rows[-1] // part][0] for part in (100, 10, 1)])
     return {
-        "exponent": growth_exponent(rows, values),
-        "last_exponent": growth_exponent(rows[last], values[last]),
+        "exponent": exponent(rows, values),
+        "last_exponent": exponent(rows[last], values[last]),
         "increase": float(decades[1] / decades[0]),
     }

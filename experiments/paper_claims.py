@@ -1,5 +1,7 @@
 """What the paper's tables say: claims to check, never targets. Means, as printed, over its ten runs."""
 
+from typing import NamedTuple
+
 MATCHED_F1 = {  # tab:matched
     "vanilla": {"yeast4": 0.21, "abalone19": 0.08, "sick_euthyroid": 0.52, "mammography": 0.45},
     "SMOTE": {"yeast4": 0.48, "abalone19": 0.19, "sick_euthyroid": 0.71, "mammography": 0.68},
@@ -62,3 +64,114 @@ DATA_SETS = {  # tab:datasets: rows, features, negatives a positive
     "creditcard": (284_807, 30, 578.9),
     "thyroid_ann": (7_200, 21, 40.2),
 }
+
+
+SHIFTED, MATCHED = 0.25, 1.0  # of the training imbalance ratio
+
+FactorClaims = dict[float, dict[str, tuple[float, float]]]  # factor -> variant -> F1 and its standard deviation
+ABLATION_F1: dict[str, FactorClaims] = {  # F1 on yeast4
+    "members": {  # tab:ablation_ensemble
+        SHIFTED: {
+            "1": (0.57, 0.05), "3": (0.61, 0.04), "5": (0.63, 0.04), "7": (0.64, 0.03), "10": (0.64, 0.03),
+        },
+    },
+    "losses": {  # tab:ablation_loss
+        MATCHED: {
+            "cross-entropy, none": (0.50, 0.04),
+            "cross-entropy, temperature": (0.51, 0.04),
+            "squared error, none": (0.52, 0.04),
+        },
+        SHIFTED: {
+            "cross-entropy, none": (0.59, 0.05),
+            "cross-entropy, temperature": (0.61, 0.04),
+            "squared error, none": (0.63, 0.04),
+        },
+    },
+    "rates": {  # tab:ablation_alpha
+        SHIFTED: {
+            "0.001": (0.55, 0.05), "0.01": (0.61, 0.04), "0.05": (0.63, 0.04), "0.1": (0.62, 0.05), "0.2": (0.58, 0.06),
+        },
+    },
+}  # fmt: skip
+
+
+class Cost(NamedTuple):
+    """What the paper says a method takes."""
+
+    train: float  # seconds
+    infer: float  # milliseconds, of how many rows it does not say
+    adapt: float | None  # milliseconds; a row for OBIL, says the text, and for BBSE of what it does not say
+
+
+COST = {  # tab:efficiency, on mammography
+    "Vanilla": Cost(12.0, 0.3, None),
+    "SMOTE": Cost(45.0, 0.3, None),
+    "RUSBoost": Cost(89.0, 1.5, None),
+    "BBSE": Cost(12.0, 0.3, 50.0),
+    "OBIL": Cost(67.0, 1.5, 0.01),
+}
+ADAPTATION_LAG = "30-50"  # fig:adaptation, in its text: rows, without a definition
+CALIBRATION_ERROR = {  # fig:calibration, in its text: ECE on mammography, by loss, balance and calibration
+    "squared_error/original/none": 0.007,
+    "cross_entropy/original/none": 0.023,
+    "cross_entropy/original/temperature": 0.010,
+}
+RATIO_ERROR = {0.05: 0.15, 0.02: 0.05}  # fig:error_prop and sec:implementation: ECE -> relative error of the ratio
+REGRET = {  # fig:regret_empirical
+    "OBIL": "follows sqrt(T log T); per step towards 0",
+    "BBSE": "sublinear, larger constant",
+    "SMOTE": "linear",
+    "Vanilla": "linear",
+    "LA, known prior": "best achievable; OBIL approaches it",
+}
+
+# fig:robustness (a), mammography alone; .82 is its F1 at Qp/4 in tab:shift, so the noise comes on top of that shift
+NOISE_F1 = {0.0: 0.82, 0.3: 0.61}
+NOISE_FAILURE = (0.75, 0.35)  # fig:robustness (a), mammography alone: beyond this noise F1 is below this
+NOISE_LOSS = (
+    0.2,
+    0.05,
+)  # fig:robustness (a), "across datasets": up to this noise, less than this share lost
+LEAD_OVER_BBSE = (0.10, 0.10)  # fig:robustness (b): below this ECE, more than this "F1 gap" over BBSE
+CROSSINGS = {"BBSE": 0.20, "SMOTE": 0.25}  # fig:robustness (b): ECE at which OBIL falls below the rival
+DRIFT_FINE = 0.01  # subsec:failure: "well-suited" for a drift up to this, a row
+DRIFT_TOO_FAST = 0.1  # subsec:failure: beyond it a moving average fails at any rate; a window of 20 is preferable
+
+# its labels in its order, and a name for what it gives none
+THEORY_LABELS = (
+    "observation: prior invariance",
+    "observation: cost invariance",
+    "definition: Bregman divergence",
+    "definition: proper scoring rule",
+    "thm:bregman_proper",
+    "def:associated",
+    "thm:transfer",
+    "def:bregman_calibrated",
+    "thm:bregman_char",
+    "cor:architecture",
+    "remark: universal approximation",
+    "prop:squared",
+    "prop:logistic",
+    "remark: cross-entropy",
+    "thm:error_prop",
+    "cor:sensitivity",
+    "assump:preserving",
+    "prop:undersampling",
+    "prop:smote",
+    "definition: confident pseudo-label",
+    "rem:selection_bias",
+    "rem:feedback",
+    "prop:stability",
+    "thm:consistency",
+    "thm:tracking",
+    "prop:complexity",
+    "definition: oracle policy",
+    "definition: regret",
+    "thm:regret",
+    "cor:stationary",
+    "thm:lower",
+    "tab:loss",
+    "definition: calibration error",
+    "subsec:multiclass, regret",
+    "subsec:multiclass, one against the rest",
+)

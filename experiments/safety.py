@@ -197,7 +197,7 @@ def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
     def views_of(features: FloatArray) -> FloatArray:
         return np.stack([classes.log_ratios(features, subset=half) for half in halves], axis=1)
 
-    model = _exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
+    model = exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
     safe = SafeTracker(start, witnesses=Witnesses.of_model(model))
     slow, own = (
         BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=rows)
@@ -218,7 +218,7 @@ def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _exact_model(log_ratios: FloatArray, labels: IntArray, views: FloatArray) -> RatioModel:
+def exact_model(log_ratios: FloatArray, labels: IntArray, views: FloatArray) -> RatioModel:
     """Return a model whose held-out ratios are exact, and sure of it."""
     holdout, exact = Holdout.of(log_ratios, labels), LinearCalibrator.identity(2)
     scorer = ColumnScorer("margin", holdout.prior)

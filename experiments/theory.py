@@ -11,6 +11,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.growth import exponent
+from experiments.paper_claims import THEORY_LABELS
 from experiments.pictures import COLOURS, panels
 from experiments.runner import Cell, Settings
 from experiments.theory_rows import (
@@ -26,46 +28,8 @@ from experiments.theory_rows import (
     resampling,
     tracking,
 )
-from experiments.theory_rows.row import VERDICTS, Row, exponent
+from experiments.theory_rows.row import VERDICTS, Row
 
-# the paper's labels in its order, and a name for what it gives none
-PAPER_LABELS = (
-    "observation: prior invariance",
-    "observation: cost invariance",
-    "definition: Bregman divergence",
-    "definition: proper scoring rule",
-    "thm:bregman_proper",
-    "def:associated",
-    "thm:transfer",
-    "def:bregman_calibrated",
-    "thm:bregman_char",
-    "cor:architecture",
-    "remark: universal approximation",
-    "prop:squared",
-    "prop:logistic",
-    "remark: cross-entropy",
-    "thm:error_prop",
-    "cor:sensitivity",
-    "assump:preserving",
-    "prop:undersampling",
-    "prop:smote",
-    "definition: confident pseudo-label",
-    "rem:selection_bias",
-    "rem:feedback",
-    "prop:stability",
-    "thm:consistency",
-    "thm:tracking",
-    "prop:complexity",
-    "definition: oracle policy",
-    "definition: regret",
-    "thm:regret",
-    "cor:stationary",
-    "thm:lower",
-    "tab:loss",
-    "definition: calibration error",
-    "subsec:multiclass, regret",
-    "subsec:multiclass, one against the rest",
-)
 _MODULES = (
     losses, ratios, networks, resampling, feedback, tracking, complexity, regret_rows, lower_bound, cost, many_classes
 )  # fmt: skip
@@ -73,7 +37,7 @@ ROWS: dict[str, Row] = {
     row.name: row
     for row in sorted(
         (row for module in _MODULES for row in module.ROWS),
-        key=lambda row: min(PAPER_LABELS.index(label) for label in row.covers),
+        key=lambda row: min(THEORY_LABELS.index(label) for label in row.covers),
     )
 }
 SEPARATOR = " / "  # between a row's name and its figure's

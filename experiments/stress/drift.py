@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.safety import _exact_model
+from experiments.safety import exact_model
 from obil.arrays import FloatArray
 from obil.bayes.regret import GaussianPair
 from obil.data.gaussian_stream import GaussianClasses
@@ -30,7 +30,7 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         return np.stack([classes.log_ratios(features, subset=half) for half in halves], axis=1)
 
     held_out = classes.draw(np.full(settings["drift_holdout"], start), random_state=HOLDOUT_SEED + seed)
-    model = _exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
+    model = exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
     witnesses, pair = Witnesses.of_model(model), GaussianPair(settings["separation"])
     found: dict[str, Any] = {}
     for drift in settings["drifts"]:

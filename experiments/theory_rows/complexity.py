@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -13,7 +14,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     named,
 )

@@ -3,9 +3,8 @@
 from itertools import product
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 
-from experiments.theory_rows.regret_rows import FittedRatio, fitted_ratio
+from experiments.fitted_ratio import FittedRatio, balanced, fitted_ratio
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -21,7 +20,6 @@ from experiments.theory_rows.row import (
 )
 from obil.bayes.costs import Costs, log_threshold
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
 
 PRIOR = 0.3
 TRAINED_WEIGHT = 5.0  # on negatives, in cost-weighted training
@@ -34,22 +32,14 @@ def _excess(ratio: FittedRatio, cost_ratio: float, separation: float) -> float:
     return float(pair.expected_cost(at, PRIOR, costs) / pair.oracle_cost(PRIOR, costs)) - 1.0
 
 
-def _weighted_ratio(separation: float, n_rows: int, seed: int) -> FittedRatio:
-    """Fit with the negatives weighted, on the rows that `fitted_ratio` sees; only the balance of rows divided out."""
-    labels = np.repeat([0, 1], n_rows)
-    scores = GaussianClasses.pair(separation).draw(np.eye(2)[labels], random_state=seed).log_ratios[:, 1:]
-    model = LogisticRegression(C=np.inf).fit(scores, labels, sample_weight=np.where(labels == 0, TRAINED_WEIGHT, 1.0))
-    return FittedRatio(float(model.intercept_[0]), float(model.coef_[0, 0]))
-
-
 def measure_costs(settings: Settings) -> Measured:
     """Fit once, decide at every cost; then train with a cost weight, divided out and not."""
-    separation, n_rows = settings["separation"], settings["cost_rows"]
+    separation, rows = settings["separation"], balanced(settings["cost_rows"])
     found: dict[str, list[float]] = {}
     for seed, cost_ratio in product(range(settings["cost_seeds"]), settings["cost_ratios"]):
-        weighted = _weighted_ratio(separation, n_rows, seed)
+        weighted = fitted_ratio(separation, rows, seed=seed, negative_weight=TRAINED_WEIGHT)
         divided = FittedRatio(weighted.offset + float(np.log(TRAINED_WEIGHT)), weighted.slope)
-        ratios = {"plain": fitted_ratio(separation, n_rows, seed), "divided": divided, "twice": weighted}
+        ratios = {"plain": fitted_ratio(separation, rows, seed=seed), "divided": divided, "twice": weighted}
         for name, ratio in ratios.items():
             found.setdefault(f"{name}.{cost_ratio}", []).append(_excess(ratio, cost_ratio, separation))
     figures = {key: float(np.mean(values)) for key, values in found.items()}

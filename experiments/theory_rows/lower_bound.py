@@ -16,6 +16,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     FAILS,
     HOLDS,
@@ -24,7 +25,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     listed,
     named,

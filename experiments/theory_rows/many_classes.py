@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -10,7 +11,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     named,
 )

@@ -8,6 +8,7 @@ from scipy.optimize import fmin
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -16,7 +17,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     listed,
     named,

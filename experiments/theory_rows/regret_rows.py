@@ -1,11 +1,10 @@
 """Regret: the assumptions of the bound evaluated, its three terms, and what was measured beside them."""
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.special import ndtr
-from sklearn.linear_model import LogisticRegression
 
+from experiments.fitted_ratio import balanced, fitted_ratio
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     FAILS,
     HOLDS,
@@ -13,7 +12,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     listed,
     named,
@@ -29,30 +27,6 @@ from obil.prior import Algorithm2, BayesBank, FixedPrior, OnlineEM
 from obil.prior.algorithm2 import rate_for_horizon
 
 MARGINS = np.logspace(-4.0, 0.0, 41)  # Delta of the margin condition
-
-
-class FittedRatio(NamedTuple):
-    """A log ratio offset + slope x true, fitted to labelled rows of a pair."""
-
-    offset: float
-    slope: float
-
-    def of(self, log_ratios: FloatArray) -> FloatArray:
-        """Return fitted log ratios of true ones, (n, 2)."""
-        fitted: FloatArray = self.slope * log_ratios
-        fitted[:, 1] += self.offset
-        return fitted
-
-    def true_thresholds(self, log_thresholds: FloatArray) -> FloatArray:
-        """Return where on the true log ratio a threshold on the fitted one falls."""
-        return (log_thresholds - self.offset) / self.slope
-
-
-def fitted_ratio(separation: float, n_rows: int, seed: int) -> FittedRatio:
-    """Fit a logistic regression to as many rows of each class, which can hold the truth."""
-    stream = GaussianClasses.pair(separation).draw(np.eye(2)[np.repeat([0, 1], n_rows)], random_state=seed)
-    model = LogisticRegression(C=np.inf).fit(stream.log_ratios[:, 1:], stream.labels)
-    return FittedRatio(float(model.intercept_[0]), float(model.coef_[0, 0]))
 
 
 def margin_probability(prior: float, log_threshold: float, margin: FloatArray, separation: float) -> FloatArray:
@@ -77,7 +51,7 @@ def measure_regret(settings: Settings) -> Measured:
     found: dict[str, list[FloatArray]] = {}
     errors = []
     for seed in range(settings["regret_seeds"]):
-        ratio = fitted_ratio(separation, settings["regret_fit_rows"], 1_000 + seed)
+        ratio = fitted_ratio(separation, balanced(settings["regret_fit_rows"]), seed=1_000 + seed)
         rows = classes.draw(truth, random_state=seed).log_ratios
         fitted = ratio.of(rows)
         relative = np.abs(np.exp(fitted[:, 1]) - np.exp(rows[:, 1])) / np.maximum(np.exp(rows[:, 1]), 1.0)

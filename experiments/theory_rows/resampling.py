@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import ks_2samp
 from sklearn.linear_model import LogisticRegression
 
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -15,7 +16,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     listed,
     named,

@@ -4,10 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from obil.arrays import FloatArray
-
 Settings = dict[str, Any]
 Figures = dict[str, float]
 
@@ -36,15 +32,6 @@ class Row:
     measured: Callable[[Figures, Settings], str]
     verdict: Callable[[Figures], str]
     shown_by: tuple[str, ...] = ()  # tests, below tests/
-
-
-def exponent(sizes: Sequence[float] | FloatArray, values: Sequence[float] | FloatArray) -> float:
-    """Return the slope of log values in log sizes: the power by which they grow.
-
-    >>> round(exponent([1, 10, 100], [3, 30, 300]), 6)
-    1.0
-    """
-    return float(np.polyfit(np.log(np.asarray(sizes, dtype=np.float64)), np.log(np.asarray(values)), 1)[0])
 
 
 def judged(verdict: str, reason: str) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.signal import lfilter
 
+from experiments.growth import exponent
 from experiments.theory_rows.row import (
     FAILS,
     HOLDS,
@@ -10,7 +11,6 @@ from experiments.theory_rows.row import (
     Measured,
     Row,
     Settings,
-    exponent,
     judged,
     listed,
     named,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from experiments import regret
+from experiments.fitted_ratio import balanced, fitted_ratio
 from experiments.growth import growth_measures
 from experiments.online_methods import PRINTED, THEOREM
 from experiments.scenarios import SCENARIOS
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
 
 TOML = Path(regret.__file__).with_suffix(".toml")
 
@@ -40,9 +40,16 @@ def test_the_first_walk_is_the_drift_of_the_trackers_page(settings: dict[str, An
 
 
 def test_a_fitted_ratio_comes_close_to_the_exact_one(settings: dict[str, Any]) -> None:
-    # separation 2: the exact log ratio is 2 x - 2; 200,000 rows, standard errors about .02
-    offset, slope = regret.fitted_ratio(GaussianClasses.pair(2.0), settings | {"training_rows": 200_000}, seed=0)
-    assert (offset, slope) == pytest.approx((-2.0, 2.0), abs=0.08)
+    # 200,000 rows: standard errors about .02 and .01
+    assert fitted_ratio(2.0, np.full(200_000, settings["walk"]["start"]), seed=0) == pytest.approx((0.0, 1.0), abs=0.06)
+
+
+def test_a_weight_on_the_negatives_moves_the_offset_alone() -> None:
+    plain, weighted = (fitted_ratio(2.0, balanced(20_000), seed=1, negative_weight=weight) for weight in (1.0, 5.0))
+    assert weighted.offset == pytest.approx(plain.offset - np.log(5.0), abs=0.06)
+    assert weighted.slope == pytest.approx(plain.slope, abs=0.06)
+    ratios = np.array([[0.0, -1.0], [0.0, 3.0]])
+    np.testing.assert_allclose(weighted.true_thresholds(weighted.of(ratios)[:, 1]), ratios[:, 1])
 
 
 def test_a_fixed_threshold_pays_what_the_closed_form_says(results: Any, settings: dict[str, Any]) -> None:

@@ -9,9 +9,11 @@ import pytest
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import theory
+from experiments.growth import exponent
+from experiments.paper_claims import THEORY_LABELS
 from experiments.runner import load
 from experiments.theory_rows import lower_bound, many_classes, regret_rows, tracking
-from experiments.theory_rows.row import VERDICTS, exponent
+from experiments.theory_rows.row import VERDICTS
 from obil.bayes.regret import GaussianPair
 from obil.data.gaussian_stream import GaussianClasses
 
@@ -31,7 +33,7 @@ CHEAP = (
 
 def test_every_label_of_the_paper_has_one_row() -> None:
     covered = [label for row in theory.ROWS.values() for label in row.covers]
-    assert sorted(covered) == sorted(theory.PAPER_LABELS)
+    assert sorted(covered) == sorted(THEORY_LABELS)
     assert len(set(covered)) == len(covered)
     for label in ("thm:transfer", "thm:regret", "thm:lower", "prop:smote", "cor:stationary", "rem:feedback"):
         assert label in covered
@@ -162,4 +164,4 @@ def test_losses_are_sorted_by_form_and_minimiser() -> None:
 
 def test_the_table_has_a_line_a_row_and_the_exponent_is_a_power() -> None:
     assert exponent([1, 2, 4], [3.0, 3 * 2**0.5, 6.0]) == pytest.approx(0.5)
-    assert min(theory.PAPER_LABELS.index(label) for label in next(iter(theory.ROWS.values())).covers) == 0
+    assert min(THEORY_LABELS.index(label) for label in next(iter(theory.ROWS.values())).covers) == 0
