@@ -14,11 +14,12 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from experiments.ablation_tables import FIRST_SET, HINDSIGHT, MEAN, OWN_MEMBERS, TABLES, ablation_tables
-from experiments.choices.measures import calibrated_ways
 from experiments.one_thread import one_thread
 from experiments.protocol import Arrivals, Judged, SplitSet, best_f1, present_sets, score, split_set, streams
 from experiments.runner import Cell, Settings
 from experiments.significance import signed_rank_p_value
+from experiments.spread import standard_deviation
+from experiments.temperature import paper_ways
 from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.model.holdout import Holdout
@@ -71,8 +72,8 @@ def fitted(split: SplitSet, **changes: Any) -> RatioModel:
 def calibrated(model: RatioModel, test: pd.DataFrame) -> dict[str, tuple[FloatArray, Holdout]]:
     """Return held-out log ratios (n, 2) with the model's honest rows: as they are, and calibrated in each way."""
     honest = model.holdout_
-    fresh = calibrated_ways(model, model.scores(test))
-    own = calibrated_ways(model, model.calibrator.invert(honest.log_ratios))
+    fresh = paper_ways(model, model.scores(test))
+    own = paper_ways(model, model.calibrator.invert(honest.log_ratios))
     return {way: (fresh[way], Holdout.of(own[way], honest.labels, honest.weights)) for way in fresh}
 
 
@@ -170,7 +171,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
         values = {key: np.mean([[result[key] for result in own] for own in chosen], axis=0) for key in chosen[0][0]}
         for key, over_splits in values.items():
             found[f"{name}/{key}"] = float(over_splits.mean())
-            found[f"sd {name}/{key}"] = float(over_splits.std())
+            found[f"sd {name}/{key}"] = standard_deviation(over_splits)
         for ablation in TABLES:
             for first, second, key in ablation.compared(settings):
                 before, after = (values[f"{ablation.name}/{variant}/{key}"] for variant in (first, second))

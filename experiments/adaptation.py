@@ -14,16 +14,17 @@ from matplotlib.figure import Figure
 
 from experiments.markdown import markdown_table
 from experiments.online_methods import FROM_HOLDOUT, ORACLE, PRINTED, priors_used
+from experiments.paper_claims import ADAPTATION_LAG
 from experiments.pictures import COLOURS, band, panels
 from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS
+from experiments.spread import standard_deviation
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import binary_log_thresholds
 from obil.bayes.regret import GaussianPair
 from obil.data import prior_paths
 from obil.data.gaussian_stream import GaussianClasses, Stream
 
-PAPER = "30-50"  # rows of lag, section "Online Adaptation Dynamics"; without a definition
 TRACKERS = (PRINTED, "bank", "SafeTracker", *FROM_HOLDOUT)
 METHODS = (ORACLE, *TRACKERS, "SMOTE")
 SHARES = (50, 90)  # per cent of the step
@@ -178,7 +179,7 @@ def _along_the_jump(method: str, separation: float, settings: Settings) -> dict[
             pooled[name].append(np.stack([decided[block], stream.labels[block]]))
     ends = [f1[-1] for f1 in f1s]
     measured = {name: float(cumulative_f1(*np.concatenate(rows, axis=1))[-1]) for name, rows in pooled.items()}
-    measured |= {"end": float(np.mean(ends)), "end_sd": float(np.std(ends)), "excess": float(np.mean(excesses))}
+    measured |= {"end": float(np.mean(ends)), "end_sd": standard_deviation(ends), "excess": float(np.mean(excesses))}
     drawn = {"prior": priors, "f1": [f1[::POINT_EVERY] for f1 in f1s]}
     quantiles = [settings["band"][0], 0.5, settings["band"][1]]
     return {
@@ -225,7 +226,7 @@ def _lag_table(figures: dict[str, float], separation: float) -> str:
         levels = [f"{figures[f'{level}.{own}']:.3f}" for level in ("estimate_before", "error_before")]
         levels.append(f"{figures[f'estimate_long_after.{own}']:.3f}")
         rows.append([tracker, *levels, *(rows_of(step, tracker) for step in ("own", "true"))])
-        rows[-1].append(PAPER if tracker == PRINTED else "")
+        rows[-1].append(ADAPTATION_LAG if tracker == PRINTED else "")
     header = ["tracker", "estimate before", "error before", "estimate long after"]
     header += ["own step, 50 / 90 %", "true step, 50 / 90 %", "the paper's lag"]
     return markdown_table(header, rows)

@@ -8,7 +8,6 @@ import importlib.util
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
@@ -16,8 +15,11 @@ from sklearn.neighbors import KernelDensity
 
 from experiments import reliability_page
 from experiments.choices.losses import loaded
-from experiments.choices.measures import EVEN, calibrated_ways, measured
+from experiments.choices.measures import EVEN, measured
+from experiments.paper_claims import CALIBRATION_ERROR
 from experiments.runner import Cell, Settings
+from experiments.spread import standard_deviation
+from experiments.temperature import paper_ways
 from obil.arrays import FloatArray, IntArray
 from obil.data.gaussian_stream import GaussianClasses
 from obil.data.splits import stratified_split
@@ -69,9 +71,9 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         ).fit(rows[split.train], labels[split.train])  # fmt: skip
         scores = model.model_.scores(rows[split.test])
         stuck = float(roc_auc_score(own_labels, scores[:, 1]) < settings["least_area"])
-        for way, ratios in _ways(model, scores).items():
+        for way, ratios in paper_ways(model.model_, scores).items():
             name = f"{loss}/{balance}/{way}"
-            if way == "temperature" and name not in reliability_page.PAPER:
+            if way == "temperature" and name not in CALIBRATION_ERROR:
                 continue
             estimates[name] = ratios[compared]
             found[name] = _measures(ratios, own_labels, model.prior_, settings) | {"stuck": stuck}
@@ -93,30 +95,6 @@ def _known(seed: int, settings: Settings) -> tuple[FloatArray, IntArray, FloatAr
     classes = GaussianClasses.spread(settings["known_separation"], n_features=settings["known_features"])
     stream = classes.draw(np.full(settings["known_rows"], settings["known_prior"]), random_state=seed)
     return stream.features, stream.labels, stream.log_ratios
-
-
-def _ways(model: OBILClassifier, scores: FloatArray) -> dict[str, FloatArray]:
-    """Return log ratios (n, 2) as the network gives them, temperature scaled, and calibrated as obil does it."""
-    inner = model.model_
-    honest = inner.calibrator.invert(inner.holdout_.log_ratios)
-    log_odds = float(logit(model.prior_[1]))
-    temperature = fitted_temperature(honest[:, 1] + log_odds, inner.holdout_.labels)
-    scaled = np.stack([np.zeros(len(scores)), (scores[:, 1] + log_odds) / temperature - log_odds], axis=1)
-    ways = calibrated_ways(inner, scores)
-    return {"none": ways["none"], "temperature": scaled, "affine": ways["affine"]}
-
-
-def fitted_temperature(log_odds: FloatArray, labels: IntArray) -> float:
-    """Return the temperature by which log odds (n,), the prior in them, are divided: Guo et al. 2017.
-
-    obil's own "temperature" leaves the prior odds alone; this is the one that the paper names.
-    """
-    signs = np.where(labels == 1, 1.0, -1.0)
-
-    def loss(log_temperature: float) -> float:
-        return float(np.logaddexp(0.0, -signs * log_odds / np.exp(log_temperature)).mean())
-
-    return float(np.exp(minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded").x))
 
 
 def kernel_log_ratios(
@@ -203,7 +181,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
             for measure in () if name == "shown" else [key for key in own[0][name] if not key.endswith("_bins")]:
                 values = [result[name][measure] for result in own]
                 found[f"{data}/{name}/{measure}"] = float(np.mean(values))
-                found[f"sd {data}/{name}/{measure}"] = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+                found[f"sd {data}/{name}/{measure}"] = standard_deviation(values)
     return found
 
 

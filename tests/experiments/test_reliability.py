@@ -1,17 +1,22 @@
 """The measures behind the reliability page: a temperature, a kernel density and an agreement that can be checked."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import reliability, reliability_page
 from experiments.pictures import style
+from experiments.safety import exact_model
+from experiments.temperature import TemperatureScaling, fitted_temperature, paper_ways
 from obil.data.gaussian_stream import GaussianClasses
+from obil.model.holdout import Holdout
+from obil.ratio.calibrate import fit_calibrator
 
 
 def settings() -> dict[str, Any]:
@@ -23,7 +28,23 @@ def test_the_temperature_is_the_one_that_was_planted() -> None:
     rng = np.random.default_rng(0)
     log_odds = 2.0 * rng.standard_normal(40_000) - 1.0
     labels = (rng.random(40_000) < expit(log_odds)).astype(np.int64)
-    assert reliability.fitted_temperature(3.0 * log_odds, labels) == pytest.approx(3.0, rel=0.03)  # sd of it: .7 %
+    found = fitted_temperature(3.0 * log_odds, labels, np.ones(len(labels)))
+    assert found == pytest.approx(3.0, rel=0.03)  # sd of it: .7 %
+
+
+def test_temperature_divides_the_logit_at_the_training_prior_and_not_the_ratio() -> None:
+    """Planted: logits at the training prior that are three times too large."""
+    stream = GaussianClasses.pair(2.5).draw(np.full(40_000, 0.05), random_state=0)
+    model = exact_model(stream.log_ratios, stream.labels, np.empty((len(stream.labels), 0, 2)))
+    odds = float(logit(model.prior_[1]))
+    wrong = np.insert(3.0 * (stream.log_ratios[:, 1:] + odds) - odds, 0, 0.0, axis=1)
+    distorted = replace(model, holdout_=Holdout.of(wrong, stream.labels))
+    assert TemperatureScaling.of(distorted).temperature == pytest.approx(3.0, rel=0.05)
+    fresh, honest = wrong[:1_000], stream.log_ratios[:1_000, 1]
+    ways = paper_ways(distorted, fresh)
+    assert np.abs(ways["temperature"][:, 1] - honest).max() < 0.5
+    own = fit_calibrator(wrong, stream.labels, np.ones(len(wrong)), method="temperature").apply(fresh)
+    assert np.abs(own[:, 1] - honest).max() > 1.0  # obil's temperature cannot undo it: the prior odds were stretched
 
 
 def test_a_kernel_density_comes_near_the_truth_of_normal_classes() -> None:
