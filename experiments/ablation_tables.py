@@ -147,14 +147,14 @@ def _values(ablation: Ablation, figures: dict[str, float], settings: dict[str, A
                 claimed = (claims.get(variant) for variant in variants)
                 rows.append(
                     [
-                        f"F1, the paper's claim, {_at(factor)}",
+                        f"F1, the paper's claim, {at_factor(factor)}",
                         *(f"{c[0]:.2f} ± {c[1]:.2f}" if c else "" for c in claimed),
                     ]
                 )
             for measure in ablation.measures:
                 places = (f"{ablation.name}/{variant}/{measure.way}/{measure.name}.{factor}" for variant in variants)
                 texts = (_with_spread(measure, figures, f"{name}/{place}") for place in places)
-                rows.append([f"{measure.label}, {_at(factor)}", *texts])
+                rows.append([f"{measure.label}, {at_factor(factor)}", *texts])
         parts.append(markdown_table([title, *variants], rows))
     return parts
 
@@ -183,12 +183,12 @@ def _differences(ablation: Ablation, figures: dict[str, float], settings: dict[s
             rows.append([f"{measure.label}, {title}", *texts])
     head = [f"{first} to {second}" for first, second in ablation.pairs(settings)]
     return [
-        f"What a step changes at {_at(SHIFTED)}, and in brackets the p value of Wilcoxon's paired test over the splits "
-        "(two-sided, not corrected for their overlap or number; with 10 splits the least is .002).\n",
+        f"What a step changes at {at_factor(SHIFTED)}, and in brackets the p value of Wilcoxon's paired test over the "
+        "splits (two-sided, not corrected for their overlap or number; with 10 splits the least is .002).\n",
         markdown_table(["step", *head], rows),
     ]
 
 
-def _at(factor: float) -> str:
+def at_factor(factor: float) -> str:
     """Return a multiple of the training imbalance ratio in the paper's words."""
     return {0.25: "Qp/4", 0.5: "Qp/2", 1.0: "Qp"}.get(factor, f"{factor:g} Qp")

@@ -2,22 +2,26 @@
 
 The paper says that its method loses little up to some noise and fails beyond, that it falls below BBSE and SMOTE at
 given calibration errors, and that a short window is better where the prior moves fast. `experiments.stress` has one
-file for each; the tables and pictures are made in `experiments.robustness_page`.
+file for each; the tables are written in `experiments.robustness_page`, and drawn in `experiments.robustness_pictures`.
 """
 
 import importlib
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from experiments import robustness_page
+from experiments import robustness_page, robustness_pictures
 from experiments.choices.losses import loaded
+from experiments.paper_claims import LEAD_OVER_BBSE, NOISE_LOSS
 from experiments.runner import Cell, Settings
-from experiments.stress.contest import OURS, RIVALS
+from experiments.spread import standard_deviation
+from experiments.stress.contest import METHODS, OURS, RIVALS
+from experiments.stress.drift import TRACKERS
+from experiments.stress.miscalibration import FAMILIES
 from obil.errors import InvalidInputError
 
-pictures, table = robustness_page.pictures, robustness_page.table
-FAMILIES = ("too high", "too low", "too unsure", "too sure")
+pictures, table = robustness_pictures.pictures, robustness_page.table
 
 
 def missing(settings: Settings) -> str | None:
@@ -48,29 +52,58 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name the means over splits, sets and seeds, and where the paper's method crosses its rivals."""
+    """Name the means over splits, sets and seeds, after `sd` their spread, and what the paper's claims come to."""
     found: dict[str, float] = {}
 
-    def add(place: str, own: list[dict[str, Any]]) -> None:
-        for step in own[0]:
-            for measure in own[0][step]:
-                found[f"{place}/{step}/{measure}"] = float(np.mean([result[step][measure] for result in own]))
+    def add(place: str, runs: dict[Any, list[dict[str, Any]]]) -> None:
+        """Name what was measured in each run, a mean over its sets where it has several."""
+        first = next(iter(runs.values()))[0]
+        for step, measure in [(step, measure) for step, measures in first.items() for measure in measures]:
+            values = [np.mean([result[step][measure] for result in own]) for own in runs.values()]
+            found[f"{place}/{step}/{measure}"] = float(np.mean(values))
+            if measure.rpartition("/")[2] in (*METHODS, *TRACKERS):
+                found[f"sd {place}/{step}/{measure}"] = standard_deviation(values)
 
-    def of(part: str, **wanted: Any) -> list[dict[str, Any]]:
-        return [result for cell, result in results if cell["part"] == part and wanted.items() <= cell.items()]
+    def of(part: str, run: str, **wanted: Any) -> dict[Any, list[dict[str, Any]]]:
+        runs: dict[Any, list[dict[str, Any]]] = {}
+        for cell, result in results:
+            if cell["part"] == part and wanted.items() <= cell.items():
+                runs.setdefault(cell[run], []).append(result)
+        return runs
 
     for name in settings["sets"]:
-        add(f"noise/{name}", of("noise", set=name))
-    add("miscalibration", of("miscalibration"))
-    add("drift", of("drift"))
-    for family in FAMILIES:
-        curves = curves_of(found, family)
+        add(f"noise/{name}", of("noise", "split", set=name))
+    add("miscalibration", of("miscalibration", "split"))
+    add("drift", of("drift", "seed"))
+    return found | _losses(found, settings) | _leads(found, settings)
+
+
+def _losses(figures: dict[str, float], settings: Settings) -> dict[str, float]:
+    """Return the largest share of F1 that noise up to the paper's moderate one costs."""
+    found: dict[str, float] = {}
+    levels = [f"{level:g}" for level in settings["noise"] if 0.0 < level <= NOISE_LOSS[0]]
+    for name, factor, method in product(settings["sets"], settings["factors"], METHODS):
+        before = figures[f"noise/{name}/0/{factor:g}/{method}"]
+        after = [figures[f"noise/{name}/{level}/{factor:g}/{method}"] for level in levels]
+        if after and before > 0.0:
+            found[f"loss/{name}/{factor:g}/{method}"] = 1.0 - min(after) / before
+    return found
+
+
+def _leads(figures: dict[str, float], settings: Settings) -> dict[str, float]:
+    """Return the least lead over BBSE at small calibration errors, and where each method crosses its rivals."""
+    found: dict[str, float] = {}
+    for family, factor, method in product(FAMILIES, (f"{factor:g}" for factor in settings["factors"]), OURS):
+        curves = curves_of(figures, family)
+        small = np.array(curves["ece"]) < LEAD_OVER_BBSE[0]
+        if small.any():
+            lead = np.array(curves[f"{factor}/{method}"]) / np.array(curves[f"{factor}/BBSE"]) - 1.0
+            found[f"lead/{family}/{factor}/{method}"] = float(lead[small].min())
         for rival in RIVALS:
-            for method in OURS:
-                lead = np.array(curves[method]) - np.array(curves[rival])
-                crossing = first_crossing(curves["ece"], lead + settings["margin"])
-                if crossing is not None:
-                    found[f"crossing/{family}/{method}/{rival}"] = crossing
+            lead = np.array(curves[f"{factor}/{method}"]) - np.array(curves[f"{factor}/{rival}"])
+            crossing = first_crossing(curves["ece"], lead + settings["margin"])
+            if crossing is not None:
+                found[f"crossing/{family}/{factor}/{method}/{rival}"] = crossing
     return found
 
 
@@ -79,7 +112,7 @@ def curves_of(figures: dict[str, float], family: str) -> dict[str, list[float]]:
     curves: dict[str, list[float]] = {}
     for key, value in figures.items():
         if key.startswith(f"miscalibration/{family}/"):
-            curves.setdefault(key.rpartition("/")[2], []).append(value)
+            curves.setdefault(key.split("/", 3)[3], []).append(value)
     return curves
 
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from experiments.choices.losses import loaded
 from obil.arrays import FloatArray, IntArray
-from obil.data.shift_protocol import shifted_streams
+from obil.data.shift_protocol import ShiftedStream, shifted_streams
 from obil.data.splits import stratified_split
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.model.ratio_model import RatioModel
@@ -71,13 +71,25 @@ def within_class_spread(rows: FloatArray, labels: IntArray) -> FloatArray:
     return np.where(np.array(n_values) > 2, np.sqrt(variances), 0.0)
 
 
-def streams_of(part: Fitted, settings: dict[str, Any], split: int) -> Iterator[tuple[IntArray, float]]:
-    """Yield the rows of each stream, with repeats, and the prior they were drawn at."""
-    for stream in shifted_streams(
+def streams_of(part: Fitted, settings: dict[str, Any], split: int) -> Iterator[ShiftedStream]:
+    """Yield streams of held-out rows, with repeats, at each factor of the training imbalance ratio."""
+    return shifted_streams(
         part.labels, train_prior=part.model.prior_, factors=settings["factors"], n_draws=settings["draws"],
         n_rows=settings["n_rows"], random_state=split,
-    ):  # fmt: skip
-        yield stream.rows, stream.prior
+    )  # fmt: skip
+
+
+def means_at(measured: list[tuple[float, dict[str, float]]]) -> dict[str, float]:
+    """Return the mean of every measure over the streams at each factor, named `factor/measure`.
+
+    >>> means_at([(0.25, {"bank": 0.5}), (0.25, {"bank": 0.7}), (4.0, {"bank": 0.1})])
+    {'0.25/bank': 0.6, '4/bank': 0.1}
+    """
+    found: dict[str, list[float]] = {}
+    for factor, measures in measured:
+        for name, value in measures.items():
+            found.setdefault(f"{factor:g}/{name}", []).append(value)
+    return {name: float(np.mean(values)) for name, values in found.items()}
 
 
 def scored(part: Fitted, rows: FloatArray, labels: IntArray, prior: float) -> Arrivals:

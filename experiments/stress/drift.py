@@ -1,6 +1,7 @@
 """Let the prior move faster and faster, with exact ratios, and measure what each tracker costs."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,13 +10,29 @@ from obil.arrays import FloatArray
 from obil.bayes.regret import GaussianPair
 from obil.data.gaussian_stream import GaussianClasses
 from obil.data.prior_paths import bounded_walk
-from obil.prior import Algorithm2, BayesBank, FixedPrior, SafeTracker, WindowEM
+from obil.prior import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker, WindowEM
 from obil.prior.algorithm2 import rate_for_drift
 from obil.prior.witnesses import Witnesses
 
-TRACKERS = (
-    "Algorithm 2", "Algorithm 2, rate sqrt(drift)", "bank", "safe", "window EM 20", "window EM 200", "mean of the path",
-)  # fmt: skip
+
+class Known(NamedTuple):
+    """What a tracker may be told before the first row."""
+
+    start: float
+    drift: float  # a row
+    witnesses: Witnesses
+    mean: float  # of the path
+
+
+TRACKERS: dict[str, Callable[[Known], PriorTracker]] = {
+    "Algorithm 2": lambda known: Algorithm2(known.start),
+    "Algorithm 2, rate sqrt(drift)": lambda known: Algorithm2(known.start, rate=rate_for_drift(known.drift)),
+    "bank": lambda known: BayesBank(known.start),
+    "safe": lambda known: SafeTracker(known.start, witnesses=known.witnesses),
+    "window EM 20": lambda known: WindowEM(known.start, window=20),
+    "window EM 200": lambda known: WindowEM(known.start, window=200),
+    "mean of the path": lambda known: FixedPrior(known.mean),
+}
 HOLDOUT_SEED = 8_000_009
 
 
@@ -40,18 +57,10 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
             high=settings["highest_prior"], random_state=seed,
         )  # fmt: skip
         stream = classes.draw(truth, random_state=seed)
-        trackers = {
-            "Algorithm 2": Algorithm2(start),
-            "Algorithm 2, rate sqrt(drift)": Algorithm2(start, rate=rate_for_drift(drift)),
-            "bank": BayesBank(start),
-            "safe": SafeTracker(start, witnesses=witnesses),
-            "window EM 20": WindowEM(start, window=20),
-            "window EM 200": WindowEM(start, window=200),
-            "mean of the path": FixedPrior(float(truth.mean())),
-        }
+        known = Known(start, drift, witnesses, float(truth.mean()))
+        views = views_of(stream.features)
         found[f"{drift:g}"] = {
-            name: 100.0
-            * pair.excess(tracker.update_many(stream.log_ratios, views=views_of(stream.features))[:, 1], truth)
-            for name, tracker in trackers.items()
+            name: 100.0 * pair.excess(make(known).update_many(stream.log_ratios, views=views)[:, 1], truth)
+            for name, make in TRACKERS.items()
         }
     return found

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from experiments.choices.measures import EVEN
-from experiments.stress.contest import Arrivals, f1, fitted, scored, scores_of_methods, streams_of
+from experiments.stress.contest import Arrivals, f1, fitted, means_at, scored, scores_of_methods, streams_of
 from obil.arrays import FloatArray
 from obil.model.calibrators import LinearCalibrator
 from obil.model.holdout import Holdout
@@ -30,6 +30,10 @@ class Fault(NamedTuple):
         wrong[..., 1] = self.slope * wrong[..., 1] + self.shift
         return wrong
 
+    def of_arrivals(self, arrivals: Arrivals) -> Arrivals:
+        """Return a stream as a model with this fault sees it."""
+        return arrivals._replace(log_ratios=self.of(arrivals.log_ratios), views=self.of(arrivals.views))
+
 
 # each family grows with its strength; that of the last has no calibration error to aim at
 FAMILIES = {
@@ -42,29 +46,24 @@ STRENGTHS = np.linspace(0.0, 12.0, 241)
 
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return, for each family and step, the calibration error, the gate's verdict and the F1 of every method."""
+    """Return, for each family and step, calibration error, the gate's verdict, and by factor the F1 of every method."""
     part = fitted(cell["set"], cell["split"], settings["test_share"])
-    streams = [
-        scored(part, part.rows[rows], part.labels[rows], prior)
-        for rows, prior in streams_of(part, settings, cell["split"])
-    ]
+    streams = list(streams_of(part, settings, cell["split"]))
+    seen = [scored(part, part.rows[stream.rows], part.labels[stream.rows], stream.prior) for stream in streams]
     resampled = part.resampled.predict(part.rows) == 1
-    smote = float(
-        np.mean([f1(resampled[rows], part.labels[rows]) for rows, _ in streams_of(part, settings, cell["split"])])
-    )
+    smote = [(stream.factor, {"SMOTE": f1(resampled[stream.rows], part.labels[stream.rows])}) for stream in streams]
     found: dict[str, Any] = {}
     for name, faults in faults_of(part.model.holdout_, settings).items():
         for step, fault in enumerate(faults):
             wrong = distorted(part.model, fault)
             scores = [
-                scores_of_methods(wrong, Arrivals(fault.of(s.log_ratios), fault.of(s.views), s.labels, s.prior))
-                for s in streams
+                (stream.factor, scores_of_methods(wrong, fault.of_arrivals(arrivals)))
+                for stream, arrivals in zip(streams, seen, strict=True)
             ]
             verdict = Gate().judge(wrong.holdout_).decision
             found[f"{name}/{step}"] = (
-                {method: float(np.mean([one[method] for one in scores])) for method in scores[0]}
-                | {"SMOTE": smote, "ece": balanced_error(wrong.holdout_)}
-                | {"slope": fault.slope, "shift": fault.shift}
+                means_at([*scores, *smote])
+                | {"ece": balanced_error(wrong.holdout_), "slope": fault.slope, "shift": fault.shift}
                 | {word: float(verdict == word) for word in VERDICTS}
             )
     return found

@@ -1,10 +1,11 @@
 """Add noise to the features of a stream whose prior has changed as well, and ask who notices."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from experiments.stress.contest import Fitted, f1, fitted, scored, scores_of_methods, streams_of
+from experiments.stress.contest import Fitted, f1, fitted, means_at, scored, scores_of_methods, streams_of
 from obil.arrays import FloatArray, IntArray
 from obil.data.shift_protocol import thinned_rows
 from obil.model.holdout import Holdout
@@ -15,24 +16,18 @@ NOISE_SEED = 6_000_101
 
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return, for each amount of noise, the mean F1 of every method and the share of streams that alarmed."""
+    """Return, for each amount of noise, by factor, the mean F1 of every method and the share of alarms."""
     part = fitted(cell["set"], cell["split"], settings["test_share"])
-    gathered: dict[str, list[dict[str, float]]] = {f"{level:g}": [] for level in settings["noise"]}
-    for number, (rows, prior) in enumerate(streams_of(part, settings, cell["split"])):
-        for level, noisy in _noisy(part, rows, [cell["split"], number], settings):
-            labels = part.labels[rows]
-            arrivals = scored(part, noisy, labels, prior)
+    gathered: dict[str, list[tuple[float, dict[str, float]]]] = _alarms_without_repeats(part, cell["split"], settings)
+    for number, stream in enumerate(streams_of(part, settings, cell["split"])):
+        labels = part.labels[stream.rows]
+        for level, noisy in _noisy(part, stream.rows, [cell["split"], number], settings):
+            arrivals = scored(part, noisy, labels, stream.prior)
             measures = scores_of_methods(part.model, arrivals)
             measures["SMOTE"] = f1(part.resampled.predict(noisy) == 1, labels)
             measures["alarm"] = _alarms(part, arrivals.log_ratios)
-            gathered[level].append(measures)
-    found: dict[str, Any] = {
-        level: {measure: float(np.mean([one[measure] for one in measured])) for measure in measured[0]}
-        for level, measured in gathered.items()
-    }
-    for level, shares in _alarms_without_repeats(part, cell["split"], settings).items():
-        found[level] |= shares
-    return found
+            gathered[level].append((stream.factor, measures))
+    return {level: means_at(measured) for level, measured in gathered.items()}
 
 
 def _noisy(part: Fitted, rows: IntArray, seed: list[int], settings: dict[str, Any]) -> list[tuple[str, FloatArray]]:
@@ -48,8 +43,10 @@ def _alarms(part: Fitted, log_ratios: FloatArray, held_out: Holdout | None = Non
     return float(not monitor.trusted)
 
 
-def _alarms_without_repeats(part: Fitted, split: int, settings: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the shares of streams that alarmed although no row comes twice, as the monitor assumes.
+def _alarms_without_repeats(
+    part: Fitted, split: int, settings: dict[str, Any]
+) -> dict[str, list[tuple[float, dict[str, float]]]]:
+    """Return, for each amount of noise, which streams alarmed although no row comes twice, as the monitor assumes.
 
     Once with its usual held-out rows, which the models of the folds scored; once with half of the test part for
     held-out rows, which the deployed model scored like the stream, and the stream drawn from the other half.
@@ -58,13 +55,11 @@ def _alarms_without_repeats(part: Fitted, split: int, settings: dict[str, Any]) 
     mixed = np.random.default_rng([NOISE_SEED, split]).permutation(len(part.labels))
     kept_back, rest = np.array_split(mixed, 2)
     own_scores = Holdout.of(part.model.log_ratios(part.rows[kept_back]), part.labels[kept_back])
-    gathered: dict[str, dict[str, list[float]]] = {}
-    for number, factor in enumerate(settings["factors"]):
-        for draw in range(settings["draws"]):
-            for measure, pool, held_out in (("alarm_once", mixed, None), ("alarm_own", rest, own_scores)):
-                kept = thinned_rows(part.labels[pool], target_ratio=ratio * factor, random_state=draw)
-                order = np.random.default_rng([split, number, draw]).permutation(pool[kept])
-                for level, noisy in _noisy(part, order, [split, number, draw, 1], settings):
-                    alarm = _alarms(part, part.model.log_ratios(noisy), held_out)
-                    gathered.setdefault(level, {}).setdefault(measure, []).append(alarm)
-    return {level: {m: float(np.mean(alarms)) for m, alarms in own.items()} for level, own in gathered.items()}
+    gathered: dict[str, list[tuple[float, dict[str, float]]]] = {f"{level:g}": [] for level in settings["noise"]}
+    for (number, factor), draw in product(enumerate(settings["factors"]), range(settings["draws"])):
+        for measure, pool, held_out in (("alarm_once", mixed, None), ("alarm_own", rest, own_scores)):
+            kept = thinned_rows(part.labels[pool], target_ratio=ratio * factor, random_state=draw)
+            order = np.random.default_rng([split, number, draw]).permutation(pool[kept])
+            for level, noisy in _noisy(part, order, [split, number, draw, 1], settings):
+                gathered[level].append((factor, {measure: _alarms(part, part.model.log_ratios(noisy), held_out)}))
+    return gathered
