@@ -7,6 +7,7 @@ from scipy.stats import ks_2samp
 from sklearn.linear_model import LogisticRegression
 
 from experiments.growth import exponent
+from experiments.spread import standard_deviation
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -45,7 +46,7 @@ def measure_undersampling(settings: Settings) -> Measured:
             slopes.append(fit_linear(scores, labels[rows], np.ones(len(rows)), slope_sd=None).slopes[1])
             kept.append(features[rows][labels[rows] == 0])
         figures[f"slope.{size}"] = float(np.mean(slopes))
-        figures[f"slope_error.{size}"] = float(np.std(slopes) / np.sqrt(len(slopes)))
+        figures[f"slope_error.{size}"] = float(standard_deviation(slopes) / np.sqrt(len(slopes)))
         variances.append(float(np.var(slopes)))
     fresh = np.random.default_rng(99).standard_normal(len(np.concatenate(kept)))
     figures["kolmogorov_p"] = float(ks_2samp(np.concatenate(kept), fresh).pvalue)
