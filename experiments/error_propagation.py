@@ -182,7 +182,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
             f"{settings['estimates']:,} random estimates at each of {settings['curve_points']} posteriors bear them "
             "out.\n",
             markdown_table(["error", "relative error of the ratio", *(f"P* = {p:g}" for p in posteriors)], rows),
-            f"The printed bound is violated from P* = {figures['first_violated']:.2f} on: on {figures['violated']:.1%} "
+            f"The printed bound is violated from P* = {figures['first_violated']:.3f} on: on {figures['violated']:.1%} "
             f"of the plane of P* and errors up to {settings['largest_error']:g} (where a bound exists). "
             "Near 0 it is too large by far. "
             f"The worst random estimates come to between {least:.2f} and {most:.2f} of the true bound, so that it is "
