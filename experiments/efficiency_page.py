@@ -56,7 +56,8 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
         "for up to 100, and 30 dropout passes weigh it. BBSE trains on three quarters of the rows; the "
         "others tell how its votes err. `boosting` is "
         "`RatioClassifier(HistGradientBoostingClassifier())`: five folds, one fit on all rows, and the views. RUSBoost "
-        f"(imbalanced-learn) ends when a round errs on half the weight: {', '.join(rounds)} rounds.\n"
+        "(imbalanced-learn; networks at rate .1, stumps at 1) ends when a round errs on half the weight: "
+        f"{', '.join(rounds)} rounds.\n"
     )
     follow_head = (
         'Adapting to a row once it is scored; the paper\'s .01 ms are "per sample". BBSE is `obil.prior.BBSE`, which '

@@ -42,6 +42,10 @@ def test_times_are_held_against_those_of_the_vanilla_network() -> None:
     assert "| BBSE, soft votes |  | 0.005 |" in page
 
 
+def test_every_model_is_timed() -> None:
+    assert set(SETTINGS["models"]) == set(efficiency.FITS)
+
+
 def test_works_take_turns_and_the_fastest_counts() -> None:
     order: list[str] = []
     found = efficiency.fastest({name: lambda name=name: order.append(name) for name in "ab"}, 3)  # type: ignore[misc]
