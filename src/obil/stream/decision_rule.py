@@ -18,6 +18,7 @@ class DecisionRule:
     def __init__(self, model: RatioModel, policy: Policy | None, positive: int | None) -> None:
         self.positive = positive  # the number of the class that is alerted on; None where a cost matrix decides
         self.n_classes = model.n_classes
+        self.labels: list[Any] = list(model.classes_)  # as the array holds them: a list gives one in less time
         if policy is None:
             policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(2 if positive is not None else model.n_classes)))
         if isinstance(policy, CostPolicy):

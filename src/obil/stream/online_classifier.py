@@ -378,15 +378,7 @@ class OnlineClassifier:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
                 self._learn(left)
-        return Decision(
-            id=name,
-            label=self._model.classes_[number],
-            log_ratios=ratios,
-            prior=prior,
-            threshold=threshold,
-            trusted=trusted,
-            reachable=reachable,
-        )
+        return Decision(name, self._rule.labels[number], ratios, prior, threshold, trusted, reachable)
 
     def _decide_rows(self, ratios: FloatArray, views: FloatArray | None, ids: Sequence[Any] | None) -> Decisions:
         names = range(self._rows, self._rows + len(ratios)) if ids is None else as_ids(ids)
