@@ -1,7 +1,9 @@
 """Draw the pictures of the experiments alike: legible, safe for the colour-blind, the same bytes each time."""
 
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "obil",
     "svg.fonttype": "path",
 }
+_PLACES = re.compile(r'\b(?:d|x|y)="[^"]*"')  # where coordinates stand: paths and marks
+_NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 def style() -> AbstractContextManager[None]:
@@ -57,6 +61,12 @@ def band(
 
 
 def save_picture(figure: Figure, path: Path) -> None:
-    """Write a figure as SVG, without a date."""
+    """Write a figure as SVG, without a date, and with no more digits than can be seen."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None}, facecolor="white")
+    text = StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None}, facecolor="white")
+    path.write_text(_PLACES.sub(lambda place: _NUMBER.sub(_rounded, place[0]), text.getvalue()))
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.1f}".removesuffix(".0")

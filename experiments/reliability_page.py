@@ -159,6 +159,6 @@ def _draw_points(axes: Axes, curves: dict[str, list[float]], data: str, settings
         if f"points/{data}/{name}" in curves:
             axes.plot(
                 curves[f"points/{data}/reference"], curves[f"points/{data}/{name}"], color=COLOURS[colour],
-                linestyle="", marker=marker, markersize=2.8, alpha=0.7, markeredgewidth=0.6,
+                linestyle="", marker=marker, markersize=2.8, alpha=0.7, markeredgewidth=0.6, rasterized=True,
             )  # fmt: skip
     axes.set(xlim=(-1.05 * reach, 1.05 * reach), ylim=(-1.05 * reach, 1.05 * reach), ylabel="log ratio of the network")
