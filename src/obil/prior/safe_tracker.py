@@ -1,7 +1,6 @@
 """Track the prior so that adapting is never noticeably worse than not adapting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,13 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.ratio_model import RatioModel
-from obil.prior.bayes_bank import LARGEST_TOTAL, BankMemory, BayesBank
+from obil.prior.bayes_bank import BayesBank
 from obil.prior.label_experts import (
     COUNT_MEMORIES,
     FAST,
     GUARDED,
-    LARGEST_OFFSET,
-    LARGEST_SLOPE,
     N_EXPERTS,
     RECALIBRATION_MEMORIES,
-    SMALLEST_SLOPE,
     TRAINING,
     LabelMemory,
     advise,
@@ -30,12 +26,11 @@ from obil.prior.label_experts import (
 )
 from obil.prior.label_say import say_of_labels, words_of_say
 from obil.prior.labelled_interval import counted_interval, labelled_interval
+from obil.prior.safe_memory import SafeMemory, require_possible
 from obil.prior.tracker import CompiledTracker
 from obil.prior.view_guard import (
-    BLOCK_ROWS,
     KEPT_EACH_BLOCK,
     LARGEST_SENSITIVITY,
-    LARGEST_SHIFT,
     QUIET_BLOCKS,
     GuardMemory,
     all_finite,
@@ -46,24 +41,6 @@ from obil.prior.witnesses import Witnesses
 SLOW_MEMORIES: tuple[float | None, ...] = (3_000, 10_000, 30_000, None)
 SLOW_START_ROWS = 800.0
 LEADS = {"training": TRAINING, "slow": GUARDED, "fast": GUARDED}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SafeMemory:
-    """The memories of the parts."""
-
-    prior: FloatArray  # (K,)
-    slow: BankMemory
-    fast: BankMemory
-    guard: GuardMemory
-    labels: LabelMemory
-
-    def _asdict(self) -> dict[str, Any]:
-        """Return all arrays by name, flat, as a state holds them."""
-        named: dict[str, Any] = {"prior": self.prior}
-        for part in ("slow", "fast", "guard", "labels"):
-            named |= {f"{part}.{name}": array for name, array in getattr(self, part)._asdict().items()}
-        return named
 
 
 class SafeTracker(CompiledTracker):
@@ -395,38 +372,7 @@ class SafeTracker(CompiledTracker):
             prior = bank._memory.prior
             if (prior <= 0.0).any() or abs(float(prior.sum()) - 1.0) > 1e-6:
                 raise InvalidStateError("the priors of the banks of a safe tracker must lie in the simplex")
-        guard, labels = self._memory.guard, self._memory.labels
-        rows, blocks = guard.watched.tolist()
-        positive = (
-            guard.information, LARGEST_TOTAL - guard.information, guard.own, guard.block[1],
-            -guard.bounds[:, 0], guard.bounds[:, 1], guard.disagreement, guard.reference,
-            LARGEST_SHIFT - np.abs(guard.shifts),
-        )  # fmt: skip
-        if not 0 <= rows < BLOCK_ROWS or blocks < 0 or any((values < 0.0).any() for values in positive):
-            raise InvalidStateError("the guard of a safe tracker cannot have seen this")
-        weights = labels.weights
-        if (weights < 0.0).any() or abs(float(weights.sum()) - 1.0) > 1e-6:
-            raise InvalidStateError("the weights of the experts must be non-negative and sum to 1")
-        counts = (labels.counts < 0.0).any() or (labels.counts > LARGEST_TOTAL).any() or (labels.seen < 0).any()
-        if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
-            raise InvalidStateError("the labels of a safe tracker cannot have been counted so")
-        late = (labels.past_rows > labels.seen[0]).any() or (labels.past_labels > labels.seen[1]).any()
-        early = (labels.past_rows < -1).any() or (labels.past_labels < 0).any() or (labels.arrivals < 0).any()
-        if late or early or (labels.arrivals > labels.seen[0]).any():
-            raise InvalidStateError("the past of a safe tracker cannot lie in its future")
-        slopes = [advice[..., 0] for advice in (labels.maps, labels.latest)]
-        outside = any((slope < SMALLEST_SLOPE).any() or (slope > LARGEST_SLOPE).any() for slope in slopes)
-        if (
-            outside
-            or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any()
-            or (np.abs(labels.past) > 1e6).any()
-            or (np.abs(labels.latest) > 1e6).any()
-        ):
-            raise InvalidStateError("the experts of a safe tracker cannot have advised this")
-        for precision in labels.precisions:
-            sound = (np.abs(precision) <= LARGEST_TOTAL).all() and np.allclose(precision, precision.T)
-            if not sound or np.linalg.eigvalsh(precision).min() <= 0.0:
-                raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
+        require_possible(self._memory.guard, self._memory.labels)
 
 
 def _row_number(row: object, n_rows: int) -> int:
