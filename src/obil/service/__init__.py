@@ -1,0 +1,1 @@
+"""Serve a model over HTTP: many streams, durable, watchable, safe to expose."""

@@ -1,0 +1,1 @@
+"""Run the same model on Apache Spark: batch and streaming."""
