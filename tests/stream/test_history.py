@@ -91,10 +91,10 @@ def test_merged_buckets_hold_what_their_rows_held() -> None:
     assert sum(bucket.n_rows for bucket in buckets) == 5_000 == history.n_rows
     for bucket in buckets:
         part = slice(bucket.first_row, bucket.first_row + bucket.n_rows)
-        np.testing.assert_allclose(bucket.shares, rows["shares"][part].mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(bucket.shares, rows["shares"][part].mean(axis=0), rtol=1e-4)
         assert bucket.threshold == pytest.approx(rows["thresholds"][part].mean(), abs=2e-5)
         assert bucket.alerts == rows["alerts"][part].sum()
-        assert bucket.log_evidence == pytest.approx(rows["log_evidence"][part][-1], rel=1e-5)
+        assert bucket.log_evidence == pytest.approx(rows["log_evidence"][part][-1], rel=1e-4)
 
 
 def test_infinite_thresholds_and_missing_ones_leave_a_gap() -> None:

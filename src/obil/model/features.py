@@ -42,6 +42,7 @@ class FeatureMap:
         # from one input's last knot to the next's first the slope means nothing and is not used
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slopes = np.append(np.diff(values) / np.diff(0.5 * knots), 0.0) if knots.size else np.empty(0)
+        slopes[~np.isfinite(slopes)] = 0.0  # knots so close that the lower value has to do
         object.__setattr__(self, "table", np.stack([knots, values, slopes]))
 
     @property

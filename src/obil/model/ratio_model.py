@@ -47,7 +47,7 @@ class View:
     holdout: FloatArray  # (n, K) its honest log ratios of the model's held-out rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RatioModel:
     """A scorer with its calibrator and the held-out rows that vouch for them. Immutable and thread safe."""
 

@@ -1,6 +1,5 @@
 """Watch whether any sequence of priors can explain a stream of log ratios."""
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,18 +7,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, as_floats, as_log_ratios, require_in
+from obil.arrays import FloatArray, IntArray, as_floats, as_log_ratios
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.model.holdout import Holdout
-from obil.monitor.bets import MEMORIES, imagine, warped_histograms
 from obil.monitor.difference import Difference, difference_from
-from obil.monitor.monitor_memory import MonitorMemory, check_memory, restore_memory
-from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
-from obil.monitor.score_bins import ScoreBins, place_rows
-from obil.monitor.wealth import BoolArray, payoffs, start_shares, watch
-
-REFRESH_EVERY = 50  # rows
-WORK_A_REFRESH = 2_000  # many classes place bets less often, so that a row costs about the same
+from obil.monitor.monitor_memory import check_memory, restore_memory
+from obil.monitor.score_bins import place_rows
+from obil.monitor.watch_ground import WatchGround, fingerprint_of, place_bets
+from obil.monitor.wealth import BoolArray, watch
 
 
 class LabelShiftMonitor:
@@ -70,37 +65,34 @@ class LabelShiftMonitor:
     """
 
     def __init__(self, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0) -> None:
-        self._settings = {
-            "alpha": require_in("alpha", alpha, 1e-12, 0.5),
-            "delta": require_in("delta", delta, 1e-12, 0.5),
-            "tolerance": require_in("tolerance", tolerance, 0.0, 10.0),
-        }
-        self._held_out = _fingerprint(holdout)
-        self._log_alarm = -math.log(self._settings["alpha"])
-        self._bins = ScoreBins.of(holdout)
-        self._hull = NullHull.of(
-            holdout, self._bins, delta=self._settings["delta"], tolerance=self._settings["tolerance"]
-        )
-        self._warped = warped_histograms(holdout, self._bins)
-        self._start_prior = holdout.prior
-        n_alternatives = len(self._warped) - 1 + len(MEMORIES)
+        self._take(WatchGround.of(holdout, alpha=alpha, delta=delta, tolerance=tolerance))
+
+    @classmethod
+    def on(cls, ground: WatchGround) -> Self:
+        """Return a monitor that watches from ground already laid: another stream of the same model costs little."""
+        monitor = cls.__new__(cls)
+        monitor._take(ground)
+        return monitor
+
+    def _take(self, ground: WatchGround) -> None:
+        self._ground = ground
+        self._log_alarm = -math.log(ground.settings["alpha"])
+        self._bins, self._hull = ground.bins, ground.hull
+        n_alternatives = len(ground.shares) // 2
         n_classes, n_bins = self._hull.histograms.shape
-        work = n_alternatives * STEPS * n_classes * n_bins
-        self._every = REFRESH_EVERY * math.ceil(work / WORK_A_REFRESH)
-        self._kept = np.exp(-self._every / np.array(MEMORIES))
-        self._shares = start_shares(n_alternatives)
+        self._every = ground.every
         self._alternatives = np.empty((n_alternatives, n_bins))
         self._bets = np.empty((n_alternatives, n_bins))
         self._row = np.zeros((1, n_classes))  # one row is a batch of one, and needs no new arrays
         self._number = np.zeros(1, dtype=np.int64)
         self._was_trusted = np.empty(1, dtype=np.bool_)
-        self._memory = self._begin()
+        self._memory = ground.fresh_memory()
         self._pay(self._number[:0], self._was_trusted[:0])  # compiles now, so that the first row does not wait
 
     @property
     def n_classes(self) -> int:
         """The number of classes, K."""
-        return int(self._start_prior.size)
+        return int(self._ground.start_prior.size)
 
     @property
     def n_rows(self) -> int:
@@ -149,7 +141,7 @@ class LabelShiftMonitor:
             raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
         values = row.tolist()
         # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
-        if not (len(values) == self._start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
+        if not (len(values) == self._ground.start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
             row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
         self.update_checked(row)
 
@@ -173,12 +165,12 @@ class LabelShiftMonitor:
     def restart(self) -> None:
         """Forget the evidence and what was seen, and watch afresh: rows and alarms are still counted."""
         seen = self._memory.seen
-        self._memory = self._begin()
+        self._memory = self._ground.fresh_memory()
         self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
 
     def renewed(self, holdout: Holdout) -> Self:
         """Return a new monitor with these settings for other held-out rows."""
-        return type(self)(holdout, **self._settings)
+        return type(self)(holdout, **self._ground.settings)
 
     def difference(self) -> Difference:
         """Return where the last 2,000 rows or so differ from what any prior explains."""
@@ -189,56 +181,41 @@ class LabelShiftMonitor:
         memory = {name: values.tolist() for name, values in self._memory._asdict().items()}
         return {
             "monitor": type(self).__name__,
-            "settings": dict(self._settings),
-            "held_out": self._held_out,
+            "settings": dict(self._ground.settings),
+            "held_out": self._ground.held_out,
             "memory": memory,
         }
 
     @classmethod
-    def from_state(cls, holdout: Holdout, state: Mapping[str, Any]) -> Self:
+    def from_state(cls, held_out: Holdout | WatchGround, state: Mapping[str, Any]) -> Self:
         """Return a monitor that goes on exactly where the one that made `state` stopped, on the same held-out rows."""
         try:
-            name, settings, held_out = state["monitor"], dict(state["settings"]), state["held_out"]
+            name, settings, fingerprint = state["monitor"], dict(state["settings"]), state["held_out"]
             saved = dict(state["memory"])
         except (KeyError, TypeError, ValueError):
             raise InvalidStateError("a monitor state holds 'monitor', 'settings', 'held_out' and 'memory'") from None
         if name != cls.__name__:
             raise InvalidStateError(f"this state belongs to {name!r:.40}, not to {cls.__name__!r}")
-        if held_out != _fingerprint(holdout):
+        if fingerprint != (held_out.held_out if isinstance(held_out, WatchGround) else fingerprint_of(held_out)):
             raise InvalidStateError(
                 "this monitor state belongs to other held-out rows, so to another model: its evidence does not "
                 "carry over, start a new monitor"
             )
         try:
-            monitor = cls(holdout, **settings)
+            if isinstance(held_out, WatchGround):
+                monitor = cls.on(held_out.with_settings(settings))
+            else:
+                monitor = cls(held_out, **settings)
         except (TypeError, ValueError) as error:
             raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
         restore_memory(monitor._memory, saved)
         check_memory(monitor._memory, monitor._hull, every=monitor._every, log_alarm=monitor._log_alarm)
         return monitor
 
-    def _begin(self) -> MonitorMemory:
-        n_alternatives, n_bins = self._bets.shape
-        mixing, parts = self._hull.start(n_alternatives)
-        memory = MonitorMemory(
-            fresh=np.zeros(n_bins),
-            counts=np.zeros((len(MEMORIES), n_bins)),
-            priors=np.tile(self._start_prior, (len(self._warped), 1)),
-            mixing=mixing,
-            parts=parts,
-            pays=np.ones((1 + 2 * n_alternatives, n_bins)),
-            wealths=self._shares.copy(),
-            evidence=np.zeros(2),
-            seen=np.zeros(4, dtype=np.int64),
-        )
-        for _ in range(SETTLED):  # the first bets are as good as the later ones, which start from them
-            self._place_bets(memory)
-        return memory
-
     def _watch(self, numbers: IntArray, trusted: BoolArray) -> None:
         """Watch rows up to the next time bets are placed, and place them where that is reached."""
         if self._pay(numbers, trusted) % self._every == 0:
-            self._place_bets(self._memory)
+            place_bets(self._ground, self._memory, self._alternatives, self._bets)
 
     def _pay(self, numbers: IntArray, trusted: BoolArray) -> int:
         memory = self._memory
@@ -246,32 +223,10 @@ class LabelShiftMonitor:
             numbers,
             trusted,
             memory.pays,
-            self._shares,
+            self._ground.shares,
             self._log_alarm,
             memory.wealths,
             memory.fresh,
             memory.evidence,
             memory.seen,
         )
-
-    def _place_bets(self, memory: MonitorMemory) -> None:
-        imagine(
-            memory.fresh,
-            memory.counts,
-            self._kept,
-            self._warped,
-            self._start_prior,
-            memory.priors,
-            self._alternatives,
-        )
-        hull = self._hull
-        bet_against(hull.histograms, hull.radii, self._alternatives, memory.mixing, memory.parts, self._bets)
-        memory.pays[:] = payoffs(self._bets)
-
-
-def _fingerprint(holdout: Holdout) -> str:
-    """Name held-out rows by what they hold: the bins, the sets and the warps all follow from them."""
-    digest = hashlib.sha256()
-    for values in (holdout.log_ratios, holdout.labels, holdout.weights):
-        digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()

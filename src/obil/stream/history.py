@@ -14,7 +14,7 @@ from obil.monitor import LabelShiftMonitor
 START_LENGTH = 8  # rows of a bucket before the first merge: a stream of 100 rows has a history too
 MOST_BUCKETS, FEWEST_BUCKETS = 128, 8  # more could not be told apart in a picture
 MOST_NUMBERS = 800  # in all full buckets together: about 8 kB of JSON
-DIGITS = 6  # that a full bucket keeps
+DIGITS = 5  # of what a full bucket holds: more than a picture or a split of the stream can use
 LARGEST_COUNT = 2**53
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]

@@ -1,18 +1,30 @@
 """Choose what a monitor compares a stream with, and set it watching."""
 
+from weakref import WeakKeyDictionary
+
 from obil.errors import InvalidInputError
 from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel
 from obil.monitor import LabelShiftMonitor
+from obil.monitor.watch_ground import WatchGround
 from obil.prior.calibration_spread import thinned_rows
 
 MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
 MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
 
+_GROUNDS: WeakKeyDictionary[RatioModel, WatchGround] = WeakKeyDictionary()
+
 
 def watch_over(model: RatioModel) -> LabelShiftMonitor:
     """Return a monitor for the streams of a model."""
-    return LabelShiftMonitor(monitored_rows(model), tolerance=MONITOR_TOLERANCE)
+    return LabelShiftMonitor.on(watch_ground(model))
+
+
+def watch_ground(model: RatioModel) -> WatchGround:
+    """Return what the monitors of all streams of a model share; laid once, kept as long as the model is."""
+    if model not in _GROUNDS:
+        _GROUNDS[model] = WatchGround.of(monitored_rows(model), tolerance=MONITOR_TOLERANCE)
+    return _GROUNDS[model]
 
 
 def chosen_monitor(monitor: bool | LabelShiftMonitor, model: RatioModel) -> LabelShiftMonitor | None:

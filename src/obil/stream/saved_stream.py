@@ -11,7 +11,7 @@ from obil.policy import Policy, policy_from_json
 from obil.prior import PriorTracker, restore_tracker
 from obil.stream.history import StreamHistory
 from obil.stream.label_ledger import LabelLedger
-from obil.stream.monitored_rows import monitored_rows
+from obil.stream.monitored_rows import watch_ground
 from obil.stream.one_class_labels import OneClassLabels
 from obil.stream.outcome_tally import OutcomeTally
 from obil.stream.past_watches import PastWatch, past_watches_of
@@ -65,7 +65,7 @@ def read_stream(model: RatioModel, state: Any) -> SavedStream:
         tally, watched = OutcomeTally.from_state(state["tally"]), state["monitor"]
         history = StreamHistory.from_state(model.n_classes, state["history"])
         since_alarm, model_since = list(state["labels_since_alarm"]), state["model_since"]
-        monitor = None if watched is None else LabelShiftMonitor.from_state(monitored_rows(model), watched)
+        monitor = None if watched is None else LabelShiftMonitor.from_state(watch_ground(model), watched)
         policy = policy_from_json(state["policy"])
     for name, part in (("tracker", tracker), ("labels", ledger)):
         if part.n_classes != model.n_classes:
