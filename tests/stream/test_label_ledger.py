@@ -595,3 +595,24 @@ def test_ids_can_be_checked_before_anything_is_done_with_the_rows() -> None:
     assert [type(as_id(name)) for name in (np.int8(3), np.str_("a"))] == [int, str]
     with pytest.raises(InvalidInputError, match="whole number, got float"):
         as_ids(["a", 1.5])
+
+
+@pytest.mark.parametrize("ids", [["a", "b", "c"], [0, 1, 2]])
+@pytest.mark.parametrize("silence", [None, 0])
+def test_forgets_a_row_for_good(ids, silence) -> None:
+    ledger = LabelLedger(2, horizon=3, silence=silence)
+    ledger.remember(0, ids, np.array([[0.0, 1.5], [0.0, -2.0], [0.0, 0.5]]), np.array([True, False, False]))
+    assert ledger.row_of(ids[1]) == 1
+    assert ledger.forget(1)
+    assert not ledger.forget(7)
+    assert ledger.row_of(ids[1]) is None
+    assert ledger.label(ids[1], 1) is None
+    assert ledger.label("\0erased 1", 1) is None
+    assert ledger.counts.pending == 2
+    restored = LabelLedger.from_state(json.loads(json.dumps(ledger.state())))
+    assert restored.state() == ledger.state()
+    assert restored.counts == ledger.counts
+    assert "-2.0" not in json.dumps(ledger.state())
+    for one in (ledger, restored):  # its silence means nothing
+        left = one.remember(3, ["x", "y"], np.array([[0.0, 1.0]] * 2), np.array([False] * 2))
+        assert [gone.row for gone in left] == ([] if silence is None else [0])

@@ -50,6 +50,11 @@ class RowNames:
         return name
 
 
+def erased_id(row: int) -> str:
+    """Return the id of a row that was to be forgotten; no label finds it."""
+    return f"\0erased {row}"
+
+
 def as_ids(ids: Iterable[Any]) -> Sequence[Id]:
     """Return ids as plain whole numbers and texts, or say which cannot be one; a range stays a range.
 

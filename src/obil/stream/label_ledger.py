@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, as_floats, as_log_ratios
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.stream.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, shown
+from obil.stream.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, erased_id, shown
 from obil.stream.label_counts import COUNTED, LabelCounts
 from obil.stream.label_values import as_propensity, as_whole_number
 from obil.stream.saved_ledger import KIND, STATE_FORMAT, read_ledger, require_ledger_state
@@ -94,7 +94,7 @@ class LabelLedger:
         self._alerts: BoolArray = np.empty(0, dtype=bool)  # (capacity,)
         self._names = RowNames()
         self._came: dict[int, tuple[int, float]] = {}  # row: label, propensity
-        self._stale: set[int] = set()  # unlabelled rows whose id a newer row took over
+        self._stale: set[int] = set()  # unlabelled rows whose id a newer row took over, or that were erased
         self._tally = dict.fromkeys(COUNTED, 0)
 
     @property
@@ -186,7 +186,7 @@ class LabelLedger:
         chance = as_propensity(propensity)
         rows = self._rows()
         row = self._names.find(name, rows.start, rows.stop)
-        if row is None:
+        if row is None or name == erased_id(row):
             self._tally["unknown"] += 1
             return None
         ratios, alert = self._recalled(row)
@@ -200,6 +200,23 @@ class LabelLedger:
             return Arrived(row, ratios, alert, number, chance)
         self._tally["replaced"] += 1
         return Arrived(row, ratios, alert, number, chance, replaced=before[0], replaced_propensity=before[1])
+
+    def forget(self, row: int) -> bool:
+        """Erase a remembered row: its id and its scores; a label for it comes too late from now on."""
+        rows = self._rows()
+        if row not in rows:
+            return False
+        self._names.forget(row)
+        self._names.give(row, erased_id(row), rows.start)
+        if row not in self._came:
+            self._stale.add(row)
+        self._ratios[(row - self._origin) % len(self._alerts)] = 0.0  # type: ignore[operator]  # it has rows
+        return True
+
+    def row_of(self, id: Any) -> int | None:  # noqa: A002
+        """Return the row that has an id, of those that are remembered."""
+        rows = self._rows()
+        return self._names.find(as_id(id), rows.start, rows.stop)
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to go on bit for bit, as plain JSON values."""

@@ -290,6 +290,16 @@ class OnlineClassifier:
                 self._learn(arrived)
             return True
 
+    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the word users know
+        """Return the row of a decision that is still remembered."""
+        with self._writer.waiting():
+            return self._ledger.row_of(id)
+
+    def forget(self, row: int) -> bool:
+        """Erase a remembered row, its id and its scores; its vote stays. Return whether it was remembered."""
+        with self._writer:
+            return self._ledger.forget(row)
+
     def performance(self, *, level: float = 0.9) -> PerformanceReport:
         """Return precision, recall, F1, alert rate and cost: to be expected now, and over about the last 5,000 rows.
 
@@ -387,7 +397,8 @@ class OnlineClassifier:
         wanted = (len(ratios), self._n_views, self._model.n_classes)
         if self._n_views and views is not None and (views.shape != wanted or not np.isfinite(views).all()):
             raise InvalidInputError(f"views must be finite log ratios of shape {wanted}, got {views.shape}")
-        if self._ledger.silence is not None:  # each row may bring a label for an older one before the next is decided
+        # each row may bring a label for an older one before the next is decided; and one row alone is quicker so
+        if self._ledger.silence is not None or len(ratios) == 1:
             return self._one_by_one(ratios, views, names)
         first = self._rows
         priors = self._tracker.update_many(ratios, views=views)  # the prior before each row: none votes on itself

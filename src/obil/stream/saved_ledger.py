@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.stream.decision_ids import RowNames, as_id, shown
+from obil.stream.decision_ids import RowNames, as_id, erased_id, shown
 from obil.stream.label_counts import COUNTED
 from obil.stream.label_values import as_propensity, as_whole_number
 
@@ -30,7 +30,7 @@ class SavedLedger(NamedTuple):
     alerts: BoolArray  # (n,)
     names: RowNames
     came: dict[int, tuple[int, float]]  # row: label, propensity
-    stale: set[int]  # unlabelled rows whose id a newer row took over
+    stale: set[int]  # unlabelled rows whose id a newer row took over, or that were erased
     counts: dict[str, int]
 
 
@@ -56,6 +56,8 @@ def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, silen
             superseded += 1
             if older not in came:  # a row that lost its id after its label came waits for nothing
                 stale.add(older)
+        if name == erased_id(row) and row not in came:
+            stale.add(row)
     counts = state["counts"]
     if not isinstance(counts, Mapping) or set(counts) != set(COUNTED) or not all(map(_is_count, counts.values())):
         _damaged(f"counts must be whole numbers for {list(COUNTED)}, got {shown(counts, 120)}")

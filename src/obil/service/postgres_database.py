@@ -1,0 +1,88 @@
+"""Keep everything in PostgreSQL, so that several processes may serve the same streams."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from obil.errors import InvalidInputError
+from obil.service.database import Session, as_not_stored
+from obil.service.schema import POSTGRES_WORDS, TABLES
+
+if TYPE_CHECKING:
+    import psycopg
+
+CONNECT_SECONDS = 5
+SETUP_LOCK = 0x6F62696C  # two processes that start at once make the tables one after the other
+
+
+class PostgresDatabase:
+    """One connection that writes and one that reads, each behind a lock and opened again when it was lost."""
+
+    lock_rows = " FOR UPDATE"
+
+    def __init__(self, url: str) -> None:
+        import psycopg  # noqa: PLC0415  # of the extra, and only where PostgreSQL is used
+
+        self._url, self._error = url, psycopg.Error
+        self._writer: psycopg.Connection[Any] | None = None
+        self._reader: psycopg.Connection[Any] | None = None
+        self._writing, self._reading = threading.RLock(), threading.Lock()
+        try:
+            self._writer = self._connect(autocommit=False)
+        except psycopg.Error as error:
+            raise InvalidInputError(f"the PostgreSQL store cannot be opened: {_first_line(error)}") from None
+        with self.transaction() as session:
+            session.execute("SELECT pg_advisory_xact_lock(?)", (SETUP_LOCK,))
+            for table in TABLES:
+                session.execute(table.format(**POSTGRES_WORDS))
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return what is committed; from any thread."""
+        with self._reading, as_not_stored(self._error):
+            if self._reader is None or self._reader.closed or self._reader.broken:
+                self._reader = self._connect(autocommit=True)
+            return _run(self._reader, sql, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Begin; commit and wait for the server's disk at the end, or undo everything on an error."""
+        with self._writing, as_not_stored(self._error):
+            if self._writer is None or self._writer.closed or self._writer.broken:
+                self._writer = self._connect(autocommit=False)
+            connection = self._writer
+            try:
+                yield _PostgresSession(connection)
+                connection.commit()
+            except BaseException:
+                if not (connection.closed or connection.broken):
+                    connection.rollback()
+                raise
+
+    def close(self) -> None:
+        """Let go of the server."""
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+
+    def _connect(self, *, autocommit: bool) -> "psycopg.Connection[Any]":
+        import psycopg  # noqa: PLC0415
+
+        return psycopg.connect(self._url, autocommit=autocommit, connect_timeout=CONNECT_SECONDS)
+
+
+class _PostgresSession:
+    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return _run(self._connection, sql, values)
+
+
+def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    found = connection.execute(sql.replace("?", "%s"), values)  # our own text, no user's
+    return found.fetchall() if found.description is not None else []
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

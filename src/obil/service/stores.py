@@ -1,0 +1,27 @@
+"""Open a store by its address: a file, or a PostgreSQL server."""
+
+from obil.errors import InvalidInputError
+from obil.service.database import Database
+from obil.service.store import Store
+
+
+def open_store(url: str) -> Store:
+    """Return the store at a path, at sqlite:///path or at postgresql://...; made where there is none."""
+    return Store(open_database(url))
+
+
+def open_database(url: str) -> Database:
+    """Return the database at an address, with its tables."""
+    scheme, colon, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        from obil.service.postgres_database import PostgresDatabase  # noqa: PLC0415  # needs psycopg
+
+        return PostgresDatabase(url)
+    from obil.service.sqlite_database import SqliteDatabase  # noqa: PLC0415
+
+    if colon and scheme != "sqlite":
+        raise InvalidInputError(f"a store is a path, sqlite:///path or postgresql://..., got {scheme!r:.20}://")
+    path = rest.removeprefix("/") if colon else url
+    if not path:
+        raise InvalidInputError("a store needs a path: sqlite:///streams.db")
+    return SqliteDatabase(path)

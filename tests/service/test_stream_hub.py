@@ -1,0 +1,284 @@
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import obil
+from obil.service.model_shelf import ModelShelf
+from obil.service.operations import Label, Rows, Sender, StreamSettings
+from obil.service.refusals import (
+    BadInputError,
+    KeyReusedError,
+    ModelRefusedError,
+    NotStoredError,
+    StreamExistsError,
+    UnknownStreamError,
+)
+from obil.service.replay import replay
+from obil.service.stores import open_store
+from obil.service.stream_hub import StreamHub
+from tests.service.models import gaussian_rows, saved_model
+
+ANYONE = Sender()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "views"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved_model(tmp_path_factory.mktemp("model") / "model", views=request.param)
+
+
+Start = Callable[..., StreamHub]
+
+
+@pytest.fixture
+def start(folder: Path, tmp_path: Path) -> Iterator[Start]:
+    """Start a hub on the same store, again and again."""
+    hubs: list[StreamHub] = []
+
+    def begin(**settings: Any) -> StreamHub:
+        store = open_store(str(tmp_path / "streams.db"))
+        hubs.append(StreamHub(store, ModelShelf(settings.pop("folder", folder), store), **settings))
+        return hubs[-1]
+
+    yield begin
+    for hub in hubs:
+        hub.close()
+
+
+def rows_of(values: np.ndarray, ids: list[Any] | None = None) -> Rows:
+    return Rows(values, len(values), ids)
+
+
+def decide(
+    hub: StreamHub, values: np.ndarray, *, stream: str = "shop", ids: Any = None, sender: Sender = ANYONE
+) -> Any:
+    return asyncio.run(hub.decide(stream, rows_of(values, ids), sender))
+
+
+def label(hub: StreamHub, labels: list[Label], *, stream: str = "shop", sender: Sender = ANYONE) -> Any:
+    return asyncio.run(hub.label(stream, labels, sender))
+
+
+def state_of(hub: StreamHub, stream: str = "shop") -> Any:
+    return hub._writer.submit(stream, lambda live, _session, _at: live.online.state()).result()
+
+
+def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> None:
+    hub, (rows, labels) = start(), gaussian_rows(300, 0.3, 1)
+    online = obil.OnlineClassifier(obil.load(folder))
+    for part in np.array_split(np.arange(300), 7):
+        answer = decide(hub, rows[part])
+        ratios, views = hub.model.log_ratios(rows[part]), hub.model.views(rows[part])
+        expected = online.decide_log_ratios(ratios, views=views if views.shape[1] else None)
+        np.testing.assert_array_equal(answer.priors, expected.priors)
+        assert answer.labels == expected.labels.tolist()
+        assert list(answer.ids) == list(expected.ids)
+    late = label(hub, [Label(i, int(labels[i]), 0.5) for i in range(0, 300, 3)] + [Label(999, 1)])
+    assert (late.known, list(late.unknown)) == (100, [999])
+    for i in range(0, 300, 3):
+        online.feedback(i, int(labels[i]), propensity=0.5)
+    online.feedback(999, 1)
+    assert state_of(hub) == online.state()
+
+
+def test_comes_back_exactly_after_a_stop_and_after_being_idle(start: Start) -> None:
+    hub, (rows, _) = start(most_streams=2), gaussian_rows(600, 0.3, 2)
+    decide(hub, rows[:200])
+    label(hub, [Label(3, 1), Label(9, 0)])
+    before = state_of(hub)
+    for name in ("a", "b", "c"):
+        decide(hub, rows[:5], stream=name)
+    assert hub.n_live <= 3
+    assert state_of(hub) == before
+    hub.close()
+    again = start()
+    assert state_of(again) == before
+    twin = obil.OnlineClassifier.from_state(again.model, before)
+    np.testing.assert_array_equal(decide(again, rows[200:210]).priors, twin.decide_many(rows[200:210]).priors)
+
+
+def test_the_log_replayed_from_its_first_event_gives_the_state_bit_for_bit(
+    folder: Path, start: Start, tmp_path: Path
+) -> None:
+    hub, (rows, labels) = start(), gaussian_rows(5_000, 0.2, 3)
+    for part in np.array_split(np.arange(5_000), 9):  # beyond the rows at which a snapshot is written
+        decide(hub, rows[part], ids=[f"row {i}" for i in part])
+        label(hub, [Label(f"row {i}", int(labels[i])) for i in part[::10]])
+    asyncio.run(hub.change("shop", {"name": "fbeta", "beta": 1.0}, Sender(by="ann")))
+    decide(hub, rows[:1])
+    asyncio.run(hub.restart_monitor("shop", ANYONE))
+    decide(hub, rows[:300])
+    store = open_store(str(tmp_path / "streams.db"))
+    row = store.stream("shop")
+    assert row is not None
+    replayed = replay(None, store.log(row.id), ModelShelf(folder, store).get)
+    store.close()
+    assert replayed.state() == state_of(hub)
+    assert row.n_rows == 5_301 == replayed.n_rows
+
+
+def test_a_retry_gives_the_same_decisions_and_votes_once(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(50, 0.3, 4)
+    sender = Sender(idempotency_key="order-1", digest=b"one")
+    first = decide(hub, rows[:20], sender=sender)
+    decide(hub, rows[20:])
+    again = decide(hub, rows[:20], sender=sender)
+    assert again.repeated
+    assert not first.repeated
+    assert (again.labels, list(again.ids)) == (first.labels, list(first.ids))
+    assert (again.model, again.first_row) == (first.model, first.first_row)
+    for name in ("priors", "thresholds", "log_ratios", "trusted", "reachable"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
+    assert asyncio.run(hub.detail("shop")).summary.rows == 50
+    with pytest.raises(KeyReusedError, match="another body"):
+        decide(hub, rows[:20], sender=Sender(idempotency_key="order-1", digest=b"two"))
+    label_sender = Sender(idempotency_key="labels-1", digest=b"l")
+    assert label(hub, [Label(1, 1), Label(88, 1)], sender=label_sender) == ("shop", 1, [88], False)
+    assert label(hub, [Label(1, 1), Label(88, 1)], sender=label_sender) == ("shop", 1, [88], True)
+    with pytest.raises(KeyReusedError):
+        decide(hub, rows[:1], sender=label_sender)
+
+
+def test_many_requests_at_once_share_transactions_and_keep_their_order(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(200, 0.3, 5)
+
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(*(hub.decide(f"s{i % 3}", rows_of(rows[i : i + 1]), ANYONE) for i in range(200)))
+
+    answers = asyncio.run(all_at_once())
+    for stream in range(3):
+        assert [answer.first_row for answer in answers[stream::3]] == list(range(len(answers[stream::3])))
+        online = obil.OnlineClassifier(hub.model)
+        for i in range(stream, 200, 3):
+            online.decide(rows[i])
+        assert state_of(hub, f"s{stream}")["tracker"] == online.state()["tracker"]
+
+
+def test_a_bad_row_is_refused_and_nothing_is_changed(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(30, 0.3, 6)
+    decide(hub, rows)
+    before = state_of(hub)
+    for bad in (rows[:2, :2], np.array([["x", "y", "z"]])):
+        with pytest.raises(BadInputError):
+            decide(hub, bad)
+    with pytest.raises(BadInputError, match="classes"):
+        label(hub, [Label(1, 1), Label(2, "fraud")])
+    with pytest.raises(BadInputError, match="propensity"):
+        label(hub, [Label(1, 1), Label(2, 1, 0.0)])
+    with pytest.raises(UnknownStreamError):
+        label(hub, [Label(1, 1)], stream="nowhere")
+    with pytest.raises(BadInputError):
+        asyncio.run(hub.change("shop", {"name": "magic"}, ANYONE))
+    assert state_of(hub) == before
+
+
+def test_a_stream_can_be_made_in_advance_with_its_own_settings(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(30, 0.3, 7)
+    wished = StreamSettings(policy={"name": "recall", "recall": 0.9}, tracker="bank", prior=0.3, horizon=5)
+    made = asyncio.run(hub.create("clinic", wished, Sender(by="ann")))
+    assert made.settings["policy"] == {"name": "recall", "recall": 0.9}
+    assert made.settings["tracker"] == "BayesBank"
+    assert made.start_prior["1"] == pytest.approx(0.3)
+    assert asyncio.run(hub.create("clinic", wished, ANYONE)).summary.seq == made.summary.seq
+    with pytest.raises(StreamExistsError):
+        asyncio.run(hub.create("clinic", StreamSettings(), ANYONE))
+    with pytest.raises(BadInputError, match="tracker"):
+        asyncio.run(hub.create("other", StreamSettings(tracker="magic"), ANYONE))
+    decide(hub, rows, stream="clinic")
+    changed = asyncio.run(hub.change("clinic", {"name": "gmean"}, Sender(by="bob")))
+    detail = asyncio.run(hub.detail("clinic"))
+    assert (changed.row, changed.by, detail.changes[0].by) == (30, "bob", "bob")
+    assert detail.changes[0].after == {"name": "gmean"}
+    page = asyncio.run(hub.page())
+    assert [one.name for one in page.streams] == ["clinic"]
+    assert page.total == 1
+
+
+def test_a_full_disk_refuses_and_loses_nothing_that_was_acknowledged(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(4_000, 0.3, 8)
+    decide(hub, rows[:100])
+    before = state_of(hub)
+    writer = hub._store._database._writer  # type: ignore[attr-defined]
+    pages = writer.execute("PRAGMA page_count").fetchone()[0]
+    writer.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(NotStoredError):
+        decide(hub, rows)
+    assert state_of(hub) == before
+    writer.execute("PRAGMA max_page_count = 1000000")
+    assert decide(hub, rows[:10]).first_row == 100
+
+
+def test_a_new_model_takes_over_and_the_prior_survives(folder: Path, start: Start, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    copy_files(folder, served)
+    hub, (rows, _) = start(folder=served), gaussian_rows(2_000, 0.4, 9)
+    first = decide(hub, rows)
+    prior = asyncio.run(hub.detail("shop")).summary.prior
+    copy_files(saved_model(tmp_path / "newer", seed=1, views=bool(hub.model.view_members)), served)
+    card = asyncio.run(hub.reload_model(ANYONE))
+    assert card["version"] != first.model
+    after = decide(hub, rows[:10])
+    assert after.model == card["version"]
+    np.testing.assert_allclose(after.priors[0, 1], prior["1"], atol=0.02)
+    state = state_of(hub)
+    hub.close()
+    again = start(folder=served)
+    assert state_of(again) == state
+    (served / "manifest.json").write_text("{}")
+    with pytest.raises(ModelRefusedError):
+        asyncio.run(again.reload_model(ANYONE))
+    assert decide(again, rows[:1]).model == card["version"]
+
+
+def copy_files(source: Path, target: Path) -> None:
+    for path in target.iterdir():
+        path.unlink()
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+
+
+def test_erases_decisions_by_id_from_log_and_memory(start: Start, tmp_path: Path) -> None:
+    hub, (rows, _) = start(store_inputs=True), gaussian_rows(100, 0.3, 10)
+    names = [f"person {i}" for i in range(100)]
+    asyncio.run(hub.decide("shop", Rows(rows, 100, names, rows.tolist()), ANYONE))
+    label(hub, [Label("person 7", 1), Label("person 8", 0)])
+    prior = asyncio.run(hub.detail("shop")).summary.prior
+    assert asyncio.run(hub.forget("shop", ["person 7", "person 9", "nobody"], ANYONE)) == 2
+    assert label(hub, [Label("person 7", 1), Label("person 9", 1)]).known == 0
+    state = state_of(hub)
+    assert asyncio.run(hub.detail("shop")).summary.prior == prior
+    hub.close()
+    content = b"".join(path.read_bytes() for path in tmp_path.glob("streams.db*"))
+    assert state_of(start()) == state
+    assert b"person 6" in content
+
+
+def test_deletes_a_stream_and_may_make_it_again(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(20, 0.3, 11)
+    decide(hub, rows)
+    asyncio.run(hub.delete("shop", ANYONE))
+    with pytest.raises(UnknownStreamError):
+        asyncio.run(hub.detail("shop"))
+    assert decide(hub, rows[:1]).first_row == 0
+
+
+def test_tells_the_history_of_a_stream(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(3_000, 0.4, 12)
+    for part in np.array_split(np.arange(3_000), 20):
+        decide(hub, rows[part])
+    series = asyncio.run(hub.history("shop", points=5))
+    assert len({len(column) for column in series.columns.values()}) == 1
+    assert 3 <= len(series.columns["row"]) <= 5
+    assert series.columns["row"][-1] == 3_000
+    prior = asyncio.run(hub.detail("shop")).summary.prior["1"]
+    assert series.columns["prior"][-1] == pytest.approx(prior)
+    assert series.columns["low"][-1] < prior < series.columns["high"][-1]
+    now = asyncio.run(hub.detail("shop")).performance["now"]
+    assert series.columns["precision"][-1] == pytest.approx(now["precision"]["value"], abs=0.02)
+    assert series.columns["recall"][-1] == pytest.approx(now["recall"]["value"], abs=0.02)
+    empty = asyncio.run(hub.history("shop", end=1.0))
+    assert empty.columns["row"] == []
