@@ -46,6 +46,7 @@ class Decided:
     reachable: npt.NDArray[np.bool_]  # (n,)
     trusted: npt.NDArray[np.bool_]  # (n,)
     repeated: bool = False  # a retry: these rows had voted before
+    positive: int | None = None  # the number of the class that thresholds speak of; None: the second of two, or none
 
 
 class Label(NamedTuple):

@@ -1,0 +1,93 @@
+"""Put the service together: routes, guard, errors in one shape, and a document of it all."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from obil import __version__
+from obil.errors import InvalidInputError
+from obil.service.api_keys import KeyStore
+from obil.service.authentication import Authentication
+from obil.service.error_answers import install_error_answers
+from obil.service.guard import Guard
+from obil.service.host_check import HostCheck
+from obil.service.http_edge import HttpEdge
+from obil.service.metrics import ServiceMetrics
+from obil.service.operations import Streams
+from obil.service.request_documents import request_schemas
+from obil.service.routes_decisions import decision_routes
+from obil.service.routes_events import event_routes
+from obil.service.routes_health import health_routes
+from obil.service.routes_labels import label_routes
+from obil.service.routes_model import model_routes
+from obil.service.routes_streams import stream_routes
+from obil.service.service_settings import ServiceSettings
+
+_ABOUT = (
+    "Decisions that stay right when the class balance changes. Every stream follows its own prior; "
+    "posting rows decides them and lets them vote."
+)
+
+
+def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: KeyStore | None = None) -> FastAPI:
+    """Return the service as an ASGI application.
+
+    Parameters
+    ----------
+    streams
+        What decides and keeps.
+    settings
+        Those of the environment if None.
+    keys
+        Where API keys are looked up; needed where the settings require them.
+    """
+    settings = ServiceSettings() if settings is None else settings
+    if settings.needs_keys and keys is None:
+        raise InvalidInputError(f"a service bound to {settings.host!r} needs API keys, got no store of them")
+    metrics = ServiceMetrics(max_streams=settings.metric_streams)
+    edge = HttpEdge(streams, settings, metrics)
+    app = FastAPI(
+        title="obil",
+        version=__version__,
+        description=_ABOUT,
+        docs_url=None,  # it would load its page from another host
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.add_middleware(
+        Guard,
+        hosts=HostCheck(settings.host_names),
+        authentication=Authentication(keys, required=settings.needs_keys, cache_seconds=settings.key_cache_seconds),
+        metrics=metrics,
+        max_body_bytes=settings.max_body_bytes,
+    )
+    install_error_answers(app)
+    for routes in (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes):
+        app.include_router(routes(edge))
+    _document(app, streams, needs_keys=settings.needs_keys)
+    return app
+
+
+def _document(app: FastAPI, streams: Streams, *, needs_keys: bool) -> None:
+    """Let the app describe itself in the columns of the model that serves at the time."""
+    described: dict[str, Any] = {}
+
+    def document() -> dict[str, Any]:
+        if described.get("model") is not streams.model:
+            found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            parts = found.setdefault("components", {})
+            parts.setdefault("schemas", {}).update(request_schemas(streams.model))
+            parts["securitySchemes"] = {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "obil keys add makes one: obil_<id>_<secret>",
+                }
+            }
+            found["security"] = [{"key": []}] if needs_keys else [{}, {"key": []}]
+            described.update(model=streams.model, document=found)
+        document: dict[str, Any] = described["document"]
+        return document
+
+    app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents for an own one

@@ -1,0 +1,67 @@
+"""Read JSON that means one thing only: no key twice, no NaN, no endless nesting."""
+
+import json
+from typing import Any, NoReturn
+
+from obil.service.refusals import BadInputError, NotUnderstoodError
+
+DEEPEST = 16  # objects and arrays inside one another
+
+
+def read_json(body: bytes) -> Any:
+    """Return the value that a body holds, or say why it is refused.
+
+    >>> read_json(b'{"rows": [[1.5, null]]}')
+    {'rows': [[1.5, None]]}
+    """
+    if not body:
+        raise NotUnderstoodError("the body must be JSON, got an empty one")
+    try:
+        value = _DECODER.decode(body.decode())
+    except UnicodeDecodeError as error:
+        raise NotUnderstoodError(f"JSON must be UTF-8, got another byte at {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise NotUnderstoodError(f"the body must be JSON, got {error.msg.lower()} at character {error.pos}") from None
+    except RecursionError:
+        raise NotUnderstoodError(f"JSON must be nested at most {DEEPEST} deep, got more") from None
+    except ValueError:  # Python refuses to read integers of thousands of digits
+        raise BadInputError("a number must have at most 4,300 digits, got more") from None
+    # as many brackets as levels are needed, so a short body cannot be deep
+    if body.count(b"[") + body.count(b"{") > DEEPEST and type(value) in (dict, list):
+        _require_shallow(value)
+    if b"\\ud" in body or b"\\uD" in body:
+        _require_whole_letters(value)
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise NotUnderstoodError(f"a key must stand once in an object, got {twice!r:.80} twice", where=twice[:128])
+    return found
+
+
+def _not_a_number(text: str) -> NoReturn:
+    raise NotUnderstoodError(f"JSON has no {text}: send null for what is missing")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_not_a_number)
+
+
+def _require_shallow(value: Any) -> None:
+    level = [value]  # the objects and arrays that stand equally deep
+    for _ in range(DEEPEST):
+        inside = (outer.values() if type(outer) is dict else outer for outer in level)
+        level = [inner for values in inside for inner in values if type(inner) is dict or type(inner) is list]
+        if not level:
+            return
+    raise NotUnderstoodError(f"JSON must be nested at most {DEEPEST} deep, got more")
+
+
+def _require_whole_letters(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise NotUnderstoodError("text must be proper Unicode, got half of a surrogate pair") from None

@@ -1,0 +1,247 @@
+"""Keep streams in a dictionary: what the HTTP side needs of the real ones, without a store."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from obil.model.ratio_model import RatioModel
+from obil.policy import policy_from_json
+from obil.prior import BayesBank
+from obil.service.operations import (
+    Decided,
+    Label,
+    Labelled,
+    Rows,
+    Sender,
+    Series,
+    SettingsChange,
+    StreamDetail,
+    StreamPage,
+    StreamSettings,
+    StreamSummary,
+)
+from obil.service.refusals import KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
+from obil.stream.online_classifier import OnlineClassifier
+
+
+class _Stream:
+    def __init__(self, online: OnlineClassifier, settings: StreamSettings) -> None:
+        self.online, self.settings = online, settings
+        self.created = self.updated = time.time()
+        self.seq = self.labels = self.alerts = 0
+        self.ids: dict[Any, int] = {}
+        self.answers: dict[str, tuple[bytes, Any]] = {}
+        self.changes: list[SettingsChange] = []
+
+    def touch(self) -> None:
+        self.seq += 1
+        self.updated = time.time()
+
+
+class StreamsInMemory:
+    """An in-memory `Streams`."""
+
+    def __init__(self, model: RatioModel) -> None:
+        self._model = model
+        self._streams: dict[str, _Stream] = {}
+        self.lost = False  # whether to act as a store that is gone
+
+    @property
+    def model(self) -> RatioModel:
+        return self._model
+
+    @property
+    def model_card(self) -> Mapping[str, Any]:
+        columns = self._model.encoder.columns if self._model.encoder else ()
+        return {
+            "version": "v1",
+            "classes": self._model.classes_.tolist(),
+            "training_prior": self._model.prior_.tolist(),
+            "columns": [{"name": c.name, "type": "category" if c.is_category else "number"} for c in columns],
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that a refused request must leave as it is."""
+        return {name: (one.online.state(), one.seq, one.settings) for name, one in self._streams.items()}
+
+    async def decide(self, stream: str, rows: Rows, sender: Sender) -> Decided:
+        self._require_store()
+        found = self._streams.get(stream) or self._new(StreamSettings())
+        before = self._before(found, sender)
+        if before is not None:
+            return before
+        first = found.online.n_rows
+        decisions = found.online.decide_many(rows.table, ids=rows.ids)
+        self._streams[stream] = found
+        classes = self._model.classes_.tolist()
+        positive = None if found.online.positive is None else classes.index(found.online.positive)
+        answer = Decided(
+            stream=stream,
+            model="v1",
+            first_row=first,
+            ids=decisions.ids,
+            labels=decisions.labels.tolist(),
+            log_ratios=decisions.log_ratios,
+            priors=decisions.priors,
+            thresholds=decisions.thresholds,
+            reachable=decisions.reachable,
+            trusted=decisions.trusted,
+            positive=positive,
+        )
+        found.alerts += answer.labels.count(found.online.positive)
+        found.ids.update((name, first + i) for i, name in enumerate(decisions.ids))
+        self._keep(found, sender, answer)
+        return answer
+
+    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> Labelled:
+        self._require_store()
+        found = self._stream(stream)
+        before = self._before(found, sender)
+        if before is not None:
+            return before
+        unknown = [one.id for one in labels if not found.online.feedback(one.id, one.label, propensity=one.propensity)]
+        found.labels += len(labels) - len(unknown)
+        answer = Labelled(stream, len(labels) - len(unknown), unknown)
+        self._keep(found, sender, answer)
+        return answer
+
+    async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
+        self._require_store()
+        if stream in self._streams and self._streams[stream].settings != settings:
+            raise StreamExistsError(f"the stream {stream!r} has other settings")
+        if stream not in self._streams:
+            self._streams[stream] = self._new(settings)
+        return await self.detail(stream)
+
+    async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> SettingsChange:
+        found = self._stream(stream)
+        before = found.online.policy.to_json()
+        found.online.policy = policy_from_json(policy)
+        change = SettingsChange(time.time(), sender.by, found.online.n_rows, before, dict(policy))
+        found.changes.insert(0, change)
+        found.touch()
+        return change
+
+    async def restart_monitor(self, stream: str, sender: Sender) -> StreamDetail:
+        self._stream(stream).online.restart_monitor()
+        self._stream(stream).touch()
+        return await self.detail(stream)
+
+    async def forget(self, stream: str, ids: Sequence[Any], sender: Sender) -> int:
+        found = self._stream(stream)
+        return sum(found.ids.pop(name, None) is not None for name in ids)
+
+    async def delete(self, stream: str, sender: Sender) -> None:
+        self._stream(stream)
+        del self._streams[stream]
+
+    async def detail(self, stream: str) -> StreamDetail:
+        found = self._stream(stream)
+        online = found.online
+        classes = self._model.classes_.tolist()
+        interval = online.interval()
+        threshold = online.log_threshold
+        return StreamDetail(
+            summary=self._summary(stream),
+            classes=classes,
+            interval=None if interval is None else {str(c): tuple(interval[k]) for k, c in enumerate(classes)},
+            start_prior=self._shares(self._model.prior_),
+            threshold={"log_ratio": threshold, "probability": None},
+            evidence=None,
+            label_counts={"labelled": online.label_counts.labelled},
+            performance=None,
+            change=online.explain().to_json(),
+            settings={"policy": online.policy.to_json()},
+            changes=tuple(found.changes),
+        )
+
+    async def history(
+        self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
+    ) -> Series:
+        self._stream(stream)
+        return Series(stream, {"at": [0.0, 1.0], "prior": [0.1, None]}, float(self._model.prior_[1]), 5.3)
+
+    async def page(
+        self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
+    ) -> StreamPage:
+        names = sorted(name for name in self._streams if (search or "") in name)
+        names = [name for name in names if not alarmed or not self._streams[name].online.trusted]
+        shown = [name for name in names if name > (after or "")]
+        following = shown[limit - 1] if len(shown) > limit else None
+        return StreamPage([self._summary(name) for name in shown[:limit]], len(names), following)
+
+    async def changed_since(self, seq: Mapping[str, int]) -> Sequence[StreamSummary]:
+        known = [name for name in seq if name in self._streams]
+        return [self._summary(name) for name in known if self._streams[name].seq != seq[name]]
+
+    async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
+        return self.model_card
+
+    async def ready(self) -> bool:
+        return not self.lost
+
+    def _new(self, settings: StreamSettings) -> _Stream:
+        policy = None if settings.policy is None else policy_from_json(settings.policy)
+        online = OnlineClassifier(
+            self._model,
+            policy=policy,
+            tracker=BayesBank() if settings.tracker == "bank" else None,
+            prior=settings.prior,
+            positive=settings.positive,
+            horizon=10_000 if settings.horizon is None else settings.horizon,
+            silence=settings.silence,
+        )
+        return _Stream(online, settings)
+
+    def _stream(self, stream: str) -> _Stream:
+        if stream not in self._streams:
+            raise UnknownStreamError(f"no stream is called {stream!r}", where="stream")
+        return self._streams[stream]
+
+    def _require_store(self) -> None:
+        if self.lost:
+            raise NotStoredError("the store is gone")
+
+    def _before(self, found: _Stream, sender: Sender) -> Any:
+        if sender.idempotency_key not in found.answers:
+            return None
+        digest, answer = found.answers[sender.idempotency_key]
+        if digest != sender.digest:
+            raise KeyReusedError("this idempotency key came with another body")
+        return answer._replace(repeated=True) if isinstance(answer, Labelled) else _repeated(answer)
+
+    def _keep(self, found: _Stream, sender: Sender, answer: Any) -> None:
+        found.touch()
+        if sender.idempotency_key is not None:
+            found.answers[sender.idempotency_key] = sender.digest, answer
+
+    def _summary(self, name: str) -> StreamSummary:
+        found = self._streams[name]
+        online = found.online
+        return StreamSummary(
+            name=name,
+            rows=online.n_rows,
+            labels=found.labels,
+            alerts=found.alerts,
+            prior=self._shares(online.prior),
+            training_prior=self._shares(self._model.prior_),
+            positive=online.positive,
+            trusted=online.trusted,
+            log_evidence=None if online.monitor is None else float(online.monitor.log_evidence),
+            log_alarm=5.3,
+            model="v1",
+            created=found.created,
+            updated=found.updated,
+            seq=found.seq,
+        )
+
+    def _shares(self, prior: np.ndarray) -> dict[str, float]:
+        return {str(label): float(prior[k]) for k, label in enumerate(self._model.classes_.tolist())}
+
+
+def _repeated(answer: Decided) -> Decided:
+    from dataclasses import replace
+
+    return replace(answer, repeated=True)
