@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
 from obil.service.operations import Rows
@@ -10,6 +10,9 @@ from obil.service.refusals import BadInputError, NotUnderstoodError, TooLargeErr
 from obil.service.row_reader import RowReader, plain_cells
 from obil.service.strict_json import read_json
 from obil.stream.decision_ids import Id, as_ids, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def rows_of_json(body: bytes, reader: RowReader, *, max_rows: int, keep_inputs: bool = False) -> Rows:
@@ -51,26 +54,16 @@ def rows_of_csv(
     body: bytes, reader: RowReader, *, max_rows: int, id_column: str | None = None, keep_inputs: bool = False
 ) -> Rows:
     """Return the rows below a header line; `id_column` names the one that holds ids, which stay text."""
-    from obil.data.tables import read_table  # noqa: PLC0415  # only a service that is sent CSV pays for it
-
     if body[:2] == b"\x1f\x8b" or body[:4] == b"PAR1":  # what is packed would get past the limit on the body
         raise NotUnderstoodError("CSV must be plain text, got packed bytes")
     if b"\0" in body:
         raise NotUnderstoodError(f"CSV must be text, got a zero byte at {body.index(0)}")
     if body.count(b"\n") + body.count(b"\r") > 2 * max_rows + 2:
         _require_few(max(body.count(b"\n"), body.count(b"\r")) - 1, max_rows)
-    try:
-        body.decode()
-        frame = read_table(io.BytesIO(body), text=[*reader.words, *([] if id_column is None else [id_column])])
-    except UnicodeDecodeError as error:
-        raise NotUnderstoodError(f"CSV must be UTF-8, got another byte at {error.start}") from None
-    except InvalidInputError as error:
-        raise NotUnderstoodError(str(error)) from None
+    frame = _read_csv(body, reader.words, id_column)
     _require_few(len(frame), max_rows)
     ids = None
     if id_column is not None:
-        if id_column not in frame.columns:
-            raise BadInputError(f"the column {id_column!r:.80} of the ids is missing in the header", where="id_column")
         if frame[id_column].isna().any():
             raise BadInputError("every row must have an id, got one without", where=id_column[:128])
         ids = checked_ids(frame.pop(id_column).tolist(), where=id_column[:128])
@@ -81,6 +74,29 @@ def rows_of_csv(
         return Rows(table, len(frame), ids)
     cells = zip(*(plain_cells(frame[name]) for name in frame.columns), strict=True)
     return Rows(table, len(frame), ids, [dict(zip(frame.columns, row, strict=True)) for row in cells])
+
+
+def _read_csv(body: bytes, words: Sequence[str], id_column: str | None) -> "pd.DataFrame":
+    """Return a table whose words and ids are kept letter for letter."""
+    from obil.data.tables import read_table  # noqa: PLC0415  # only a service that is sent CSV pays for it
+
+    text = [*words, *([] if id_column is None else [id_column])]
+    try:
+        body.decode()
+        return read_table(io.BytesIO(body), text=text)
+    except UnicodeDecodeError as error:
+        raise NotUnderstoodError(f"CSV must be UTF-8, got another byte at {error.start}") from None
+    except InvalidInputError as error:
+        reason = str(error)
+    try:
+        names = read_table(io.BytesIO(body)).columns
+    except InvalidInputError:
+        raise NotUnderstoodError(reason) from None
+    for name in text:  # it is a table, and lacks a column that it must have
+        if name not in names:
+            where = "id_column" if name == id_column and name not in words else name[:128]
+            raise BadInputError(f"the column {name!r:.80} is missing in the header", where=where)
+    raise NotUnderstoodError(reason)
 
 
 def checked_ids(ids: list[Any], *, where: str) -> Sequence[Id]:
