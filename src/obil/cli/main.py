@@ -11,6 +11,7 @@ from obil.cli.fit import fit
 from obil.cli.predict import predict
 from obil.cli.prior import prior
 from obil.cli.report import report
+from obil.cli.serve import serve
 from obil.cli.stream import stream
 from obil.cli.verify import verify
 
@@ -30,6 +31,7 @@ app.command()(prior)
 app.command()(report)
 app.command()(stream)
 app.command()(explain)
+app.command()(serve)
 
 
 @app.callback(invoke_without_command=True)

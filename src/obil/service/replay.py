@@ -49,9 +49,9 @@ def fresh_online(model: RatioModel, settings: Mapping[str, Any]) -> OnlineClassi
         raise BadInputError(
             f"a tracker is one of {', '.join(TRACKERS)}, got {settings['tracker']!r:.40}", where="tracker"
         )
-    prior = settings["prior"]
+    by_text = {str(name): name for name in model.classes_.tolist()}  # JSON and a command line know classes as text
+    prior, positive, silence = settings["prior"], settings["positive"], settings["silence"]
     if isinstance(prior, Mapping):
-        by_text = {str(name): name for name in model.classes_.tolist()}
         prior = {by_text.get(name, name): share for name, share in prior.items()}
     try:
         return OnlineClassifier(
@@ -59,9 +59,9 @@ def fresh_online(model: RatioModel, settings: Mapping[str, Any]) -> OnlineClassi
             policy=None if settings["policy"] is None else policy_from_json(settings["policy"]),
             tracker=BayesBank() if settings["tracker"] == "bank" else None,
             prior=prior,
-            positive=settings["positive"],
+            positive=by_text.get(positive, positive) if isinstance(positive, str) else positive,
             horizon=settings["horizon"],
-            silence=settings["silence"],
+            silence=by_text.get(silence, silence) if isinstance(silence, str) else silence,
         )
     except (InvalidInputError, TypeError) as error:
         raise BadInputError(str(error)) from None

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from obil.errors import InvalidInputError
+from obil.service.api_keys import KeyRecord
 from obil.service.database import Database, Session
 from obil.service.refusals import NotStoredError
 from obil.service.schema import FORMAT, OF_ONE_STREAM
@@ -14,6 +15,7 @@ from obil.service.stored_event import StoredEvent
 EVENT_COLUMNS = "seq, at, kind, sender, retry_key, digest, first_row, n_rows, payload"
 STREAM_COLUMNS = "id, name, created, updated, seq, n_rows, n_labels, n_alerts, trusted, model, summary"
 POINT_COLUMNS = "at_row, at, prior, low, high, log_threshold, n_rows, n_alerts, log_evidence"
+KEY_COLUMNS = "id, name, hash, scopes, created, expires, revoked"
 PRUNE_EVENTS = 5_000  # at a time, so that no request waits long
 
 
@@ -261,6 +263,36 @@ class Store:
         found = self._database.read("SELECT name, content FROM model_files WHERE version = ?", (version,))
         return {name: bytes(content) for name, content in found}
 
+    def add_key(self, record: KeyRecord) -> None:
+        """Keep a new API key."""
+        with self._database.transaction() as session:
+            session.execute(
+                f"INSERT INTO api_keys ({KEY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.id, record.name, record.hash, " ".join(record.scopes), record.created, record.expires,
+                    record.revoked,
+                ),
+            )  # fmt: skip
+
+    def list_keys(self) -> Sequence[KeyRecord]:
+        """Return all API keys, the oldest first, revoked ones too."""
+        found = self._database.read(f"SELECT {KEY_COLUMNS} FROM api_keys ORDER BY created, id")
+        return [_key(row) for row in found]
+
+    def find_key(self, key_id: str) -> KeyRecord | None:
+        """Return the API key with that id."""
+        found = self._database.read(f"SELECT {KEY_COLUMNS} FROM api_keys WHERE id = ?", (key_id,))
+        return _key(found[0]) if found else None
+
+    def revoke_key(self, key_id: str, at: float) -> bool:
+        """Mark an API key as revoked; return whether there was one that was not yet."""
+        with self._database.transaction() as session:
+            found = session.execute("SELECT revoked FROM api_keys WHERE id = ?", (key_id,))
+            if not found or found[0][0] is not None:
+                return False
+            session.execute("UPDATE api_keys SET revoked = ? WHERE id = ?", (at, key_id))
+            return True
+
     def meta(self, name: str) -> str | None:
         """Return a word of the whole store."""
         found = self._database.read("SELECT value FROM obil_meta WHERE name = ?", (name,))
@@ -279,6 +311,11 @@ def _which(search: str, *, alarmed: bool) -> tuple[str, tuple[str, ...]]:
         return where, ()
     safe = search.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
     return where + " AND LOWER(name) LIKE ? ESCAPE '!'", (f"%{safe}%",)
+
+
+def _key(row: tuple[Any, ...]) -> KeyRecord:
+    name, holder, digest, scopes, *times = row
+    return KeyRecord(name, holder, bytes(digest), tuple(scopes.split()), *times)
 
 
 def _event(row: tuple[Any, ...]) -> StoredEvent:

@@ -229,6 +229,7 @@ class StreamHub:
     def _open(self, name: str, live: LiveStream | None, session: Writing, birth: Birth | None) -> LiveStream:
         """Bring a stream up to what the store holds and to the current version, making it where that was asked for."""
         current = session.meta(CURRENT) or self._version
+        self._version = current  # another process may have taken a new one
         row = session.lock(name)
         if row is None:
             if birth is None:

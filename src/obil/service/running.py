@@ -1,0 +1,144 @@
+"""Run the service in this process: open the store, take the model, listen, and stop cleanly."""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from obil.errors import InvalidInputError
+from obil.service.app import create_app
+from obil.service.json_logs import set_up_json_logs
+from obil.service.model_shelf import ModelShelf
+from obil.service.operations import Sender, StreamSettings
+from obil.service.refusals import RefusedError
+from obil.service.service_settings import ServiceSettings
+from obil.service.stores import open_store
+from obil.service.stream_hub import StreamHub
+
+PRUNE_SECONDS = 3_600.0
+DAY = 86_400.0
+
+log = logging.getLogger("obil.service")
+
+
+def run_service(
+    model: Path,
+    settings: ServiceSettings,
+    *,
+    trusted: Sequence[str] = (),
+    defaults: StreamSettings | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until a signal stops it; `announce` is told the address once requests are answered."""
+    set_up_json_logs(settings.log_level)
+    app = open_service(model, settings, trusted=trusted, defaults=defaults)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+    )
+    _Server(config, announce).run()
+
+
+def open_service(
+    model: Path,
+    settings: ServiceSettings,
+    *,
+    trusted: Sequence[str] = (),
+    defaults: StreamSettings | None = None,
+) -> FastAPI:
+    """Return the whole service as an ASGI application that stops cleanly with its server."""
+    store = open_store(settings.store)
+    try:
+        if settings.needs_keys and not any(record.is_valid(time.time()) for record in store.list_keys()):
+            raise InvalidInputError(
+                f"a service bound to {settings.host} needs an API key: make one by "
+                f"`obil keys add NAME --scope decide --store {_without_password(settings.store)}`"
+            )
+        hub = StreamHub(
+            store,
+            ModelShelf(model, store, trusted=trusted),
+            defaults=defaults,
+            store_inputs=settings.store_inputs,
+            most_streams=settings.memory_streams,
+        )
+    except BaseException:
+        store.close()
+        raise
+    app = create_app(hub, settings, store)
+    app.router.lifespan_context = _lifespan(hub, settings)
+    return app
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[str], None] | None) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._announce is not None and self.started:
+            host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
+            self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+
+
+def _lifespan(hub: StreamHub, settings: ServiceSettings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(_prune(hub, settings.retain_days))] if settings.retain_days else []
+        reloads: set[asyncio.Task[None]] = set()
+
+        def reload() -> None:
+            task = asyncio.create_task(_reload(hub))
+            reloads.add(task)
+            task.add_done_callback(reloads.discard)
+
+        try:
+            loop.add_signal_handler(signal.SIGHUP, reload)
+        except (NotImplementedError, RuntimeError, ValueError, AttributeError):
+            log.info("no reload by signal here: use POST /v1/model/reload")
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.to_thread(hub.close)
+
+    return lifespan
+
+
+async def _reload(hub: StreamHub) -> None:
+    try:
+        card = await hub.reload_model(Sender(by="signal"))
+        log.info("model reloaded", extra={"fields": {"version": card["version"]}})
+    except RefusedError as error:
+        log.error("model not reloaded", extra={"fields": {"reason": str(error)}})
+
+
+async def _prune(hub: StreamHub, days: float) -> None:
+    while True:
+        try:
+            while await asyncio.to_thread(hub.prune, time.time() - days * DAY):
+                await asyncio.sleep(0.1)  # others get their turn to write
+        except RefusedError as error:
+            log.warning("nothing pruned", extra={"fields": {"reason": str(error)}})
+        await asyncio.sleep(PRUNE_SECONDS)
+
+
+def _without_password(url: str) -> str:
+    scheme, mark, rest = url.rpartition("@")
+    return f"{scheme.partition('://')[0]}://...@{rest}" if mark else url
