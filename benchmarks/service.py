@@ -1,0 +1,161 @@
+"""Hold the service against an empty endpoint of the same framework, and weigh idle streams on disk."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+import obil
+from obil.data.gaussian_stream import GaussianClasses
+from obil.service.model_shelf import ModelShelf
+from obil.service.operations import Rows, Sender
+from obil.service.stores import open_store
+from obil.service.stream_hub import StreamHub
+
+HERE = Path(__file__).parent
+START_SECONDS = 60.0
+
+
+def measure(settings: dict[str, Any]) -> dict[str, float]:
+    """Return rates and latencies as ratios to an empty endpoint's, taken in turns, and bytes an idle stream."""
+    with tempfile.TemporaryDirectory(prefix="obil-bench-") as place:
+        folder = Path(place)
+        rows = _save_model(folder / "model", settings)
+        return _speed(folder, rows, settings) | _idle_streams(folder, rows, settings)
+
+
+def _save_model(folder: Path, settings: dict[str, Any]) -> np.ndarray:
+    classes = GaussianClasses.spread(2.0, n_features=settings["n_features"])
+    training = classes.draw(np.full(settings["training_rows"], 0.05), random_state=0)
+    model = obil.OBILClassifier(member="trees", witnesses=True, random_state=0)
+    obil.save(model.fit(training.features, training.labels), folder)
+    return classes.draw(np.full(5_000, 0.05), random_state=1).features
+
+
+def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
+    single = [_post("/v1/streams/bench/decisions", {"row": row.tolist()}) for row in rows[:500]]
+    many = [_post("/v1/streams/bulk/decisions", {"rows": part.tolist()}) for part in np.array_split(rows, 5)]
+    works = {
+        "empty": ([_post("/empty", {})], 32),
+        "single": (single, 32),
+        "empty_alone": ([_post("/empty", {})], 1),
+        "single_alone": (single, 1),
+        "many": (many, 4),
+    }
+    files = {}
+    for name, (requests, _) in works.items():
+        files[name] = folder / f"{name}.requests"
+        files[name].write_text("\n".join(request.hex() for request in requests))
+    best: dict[str, tuple[float, float]] = {}
+    command = ["obil", "serve", str(folder / "model"), "--store", str(folder / "speed.db"), "--port"]
+    with (
+        _served([str(Path(sys.executable).parent / command[0]), *command[1:]]) as ours,
+        _served([sys.executable, str(HERE / "empty_service.py")]) as empty,
+    ):
+        for _ in range(settings["repeats"]):  # in turns, so that a slow moment of the machine hits all alike
+            for name, (_, connections) in works.items():
+                port = empty if name.startswith("empty") else ours
+                rate, _, p99 = _load(port, connections, settings["seconds"], files[name])
+                before = best.get(name, (0.0, np.inf))
+                best[name] = max(rate, before[0]), min(p99, before[1])
+    figures = {
+        "single_rate_over_empty": best["single"][0] / best["empty"][0],
+        "single_p99_over_empty": best["single"][1] / best["empty"][1],
+        "alone_rate_over_empty": best["single_alone"][0] / best["empty_alone"][0],
+        "rows_of_many_over_single": 1_000.0 * best["many"][0] / best["single"][0],
+    }
+    for name, (rate, p99) in best.items():
+        figures |= {f"{name}_a_second": rate, f"{name}_p99_ms": p99}
+    return figures
+
+
+def _idle_streams(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
+    """Return what streams cost that have decided some rows and are idle now: bytes on disk, streams in memory."""
+    n_streams, n_rows = settings["idle_streams"], settings["idle_rows"]
+    path = folder / "idle.db"
+    store = open_store(str(path))
+    hub = StreamHub(store, ModelShelf(folder / "model", store), most_streams=256)
+    own = Rows(rows[:n_rows], n_rows)
+
+    async def fill() -> None:
+        for first in range(0, n_streams, 128):
+            names = [f"stream-{number}" for number in range(first, min(first + 128, n_streams))]
+            await asyncio.gather(*(hub.decide(name, own, Sender()) for name in names))
+
+    started = time.perf_counter()
+    asyncio.run(fill())
+    seconds = time.perf_counter() - started
+    hub.close()
+    size = sum(file.stat().st_size for file in folder.glob("idle.db*"))
+    store = open_store(str(path))
+    again = StreamHub(store, ModelShelf(folder / "model", store))
+    in_memory = again.n_live
+    started = time.perf_counter()
+    asyncio.run(again.decide("stream-7", Rows(rows[:1], 1), Sender()))
+    wake = time.perf_counter() - started
+    again.close()
+    return {
+        "idle_megabytes_for_100_000": size / n_streams * 100_000 / 1e6,
+        "idle_bytes_a_stream": size / n_streams,
+        "idle_streams_in_memory": float(in_memory),
+        "wake_milliseconds": wake * 1e3,
+        "new_streams_a_second": n_streams / seconds,
+    }
+
+
+def _post(path: str, body: Any) -> bytes:
+    text = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n"
+    )
+    return head.encode() + b"\r\n" + text
+
+
+@contextmanager
+def _served(command: Sequence[str]) -> Iterator[int]:
+    """Run a server on a free port until the end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    with tempfile.TemporaryFile() as log, _running([*command, str(port)], log) as process:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    log.seek(0)
+                    raise RuntimeError(log.read().decode()[-2_000:]) from None
+                time.sleep(0.1)
+        yield port
+
+
+@contextmanager
+def _running(command: Sequence[str], log: IO[bytes]) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _load(port: int, connections: int, seconds: float, requests: Path) -> tuple[float, float, float]:
+    """Return answers a second, median and p99 in milliseconds, as another process measures them."""
+    command = [sys.executable, str(HERE / "http_load.py"), str(port), str(connections), str(seconds), str(requests)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise RuntimeError(found.stderr[-2_000:])
+    rate, median, p99 = map(float, found.stdout.split())
+    return rate, median, p99
