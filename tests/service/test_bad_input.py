@@ -129,7 +129,7 @@ CASES = [
     csv("a table with a column more", 422, "bad_input", b"amount,age,country,id\n1,2,DE,7\n", where="id"),
     csv("a word in a column of numbers", 422, "bad_input", b"amount,age,country\n1,2,DE\nx,2,DE\n", where="amount"),
     csv("infinity in a table", 422, "bad_input", b"amount,age,country\ninf,2,DE\n", where="amount"),
-    csv("no such id column", 422, "bad_input", b"amount,age,country\n1,2,DE\n", where="id_column", query="?id_column=n"),
+    csv("no such id column", 422, "bad_input", b"amount,age,country\n1,2,D\n", where="id_column", query="?id_column=n"),
     csv("a row without its id", 422, "bad_input", b"n,amount,age,country\n,1,2,DE\n", where="n", query="?id_column=n"),
     csv("too many lines", 413, "too_large", b"amount,age,country\n" + b"1,2,DE\n" * 1_001, where="rows"),
     # types and sizes
@@ -170,7 +170,7 @@ CASES = [
     setting("a policy that is none", {"policy": "best"}, where="policy"),
     setting("a policy without its number", {"policy": "recall"}, where="policy"),
     setting("an impossible recall", {"policy": {"name": "recall", "recall": 2}}, where="policy"),
-    setting("costs and a policy", {"policy": "f1", "costs": {"false_positive": 1, "false_negative": 1}}, where="policy"),
+    setting("both", {"policy": "f1", "costs": {"false_positive": 1, "false_negative": 1}}, where="policy"),
     setting("a setting that is none", {"threshold": 0.5}, where="threshold"),
     setting("a policy of three classes", {"policy": {"name": "cost", "matrix": [[0, 1, 1], [1, 0, 1], [1, 1, 0]],
                                                      "classes": None}}, where=None),
@@ -181,7 +181,7 @@ CASES = [
     setting("a positive that is none", {"positive": "fraud"}, where="positive", path="/v1/streams/new"),
     setting("a negative horizon", {"horizon": -1}, where="horizon", path="/v1/streams/new"),
     setting("a silence that is none", {"silence": 7}, where="silence", path="/v1/streams/new"),
-    Bad("a stream with other settings", 409, "stream_exists", None, "PUT", "/v1/streams/shop", {"json": {"prior": 0.3}}),
+    Bad("other settings", 409, "stream_exists", None, "PUT", "/v1/streams/shop", {"json": {"prior": 0.3}}),
     # headers
     header("a foreign host", 403, "foreign_host", {"host": "evil.example"}),
     header("a host that only begins well", 403, "foreign_host", {"host": "127.0.0.1.evil.example"}),

@@ -4,14 +4,12 @@ import os
 from typing import Any
 
 import pytest
-
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.service.conftest import BASE_URL, ROW, Served
 
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 CASES = 150
 MANY_CASES = int(os.environ.get("OBIL_SCHEMATHESIS_CASES", "5000"))
 ENDLESS = "/events"  # such an answer has no end to wait for
