@@ -23,7 +23,9 @@ from obil.service.routes_labels import label_routes
 from obil.service.routes_model import model_routes
 from obil.service.routes_streams import stream_routes
 from obil.service.service_settings import ServiceSettings
+from obil.service.straight_route import add_straight_routes
 
+BUSIEST = ("/v1/streams/{stream}/decisions", "/v1/streams/{stream}/labels")
 _ABOUT = (
     "Decisions that stay right when the class balance changes. Every stream follows its own prior; "
     "posting rows decides them and lets them vote."
@@ -64,7 +66,9 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
     )
     install_error_answers(app)
     for routes in (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes):
-        app.include_router(routes(edge))
+        router = routes(edge)
+        add_straight_routes(app, router, BUSIEST)
+        app.include_router(router)
     _document(app, streams, needs_keys=settings.needs_keys)
     return app
 

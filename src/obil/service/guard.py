@@ -115,7 +115,9 @@ class Guard:
         route = getattr(scope.get("route"), "path", "none")  # never the path itself: it may hold ids
         self._metrics.answered(scope["method"], route, status, seconds)
         if _log.isEnabledFor(logging.INFO):
-            fields = {
+            # a record made by hand: the logger would search the stack for the line that calls it, each time
+            record = logging.LogRecord(_log.name, logging.INFO, __file__, 0, "request", None, None)
+            record.fields = {
                 "request_id": request_id,
                 "method": scope["method"],
                 "route": route,
@@ -123,7 +125,7 @@ class Guard:
                 "ms": round(seconds * 1e3, 3),
                 "key": caller,
             }
-            _log.info("request", extra={"fields": fields})
+            _log.handle(record)
 
 
 class _Headers:
