@@ -1,8 +1,9 @@
 """Serve a small model to the tests of this folder."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ import httpx
 import pandas as pd
 from fastapi import FastAPI
 
+import obil
 from obil.estimators.table_fit import fit_table
 from obil.model.ratio_model import RatioModel
 from obil.service.api_keys import KeysInMemory, make_key
 from obil.service.app import create_app
 from obil.service.service_settings import ServiceSettings
 from tests.service.streams_in_memory import StreamsInMemory
+from tests.service.streams_on_disk import StreamsOnDisk
 
 BASE_URL = "http://127.0.0.1:8642"
 ROW = {"amount": 3.2, "age": 41, "country": "DE"}
@@ -83,12 +86,37 @@ class Served:
     keys: dict[str, str]  # by scope, and "expired", "revoked"
 
 
+@pytest.fixture(scope="session")
+def model_folder(model: RatioModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "model"
+    obil.save(model, folder)
+    return folder
+
+
+@pytest.fixture(params=["memory", "disk"])
+def make_streams(
+    request: pytest.FixtureRequest, model: RatioModel, model_folder: Path, tmp_path: Path
+) -> Iterator[Callable[[], Any]]:
+    """Return a function that makes streams: those of the tests, and those of the service."""
+    made: list[StreamsOnDisk] = []
+
+    def make() -> Any:
+        if request.param == "memory":
+            return StreamsInMemory(model)
+        made.append(StreamsOnDisk(model_folder, tmp_path / f"streams{len(made)}.db"))
+        return made[-1]
+
+    yield make
+    for streams in made:
+        streams.close()
+
+
 @pytest.fixture
-def make_served(model: RatioModel) -> Callable[..., Served]:
+def make_served(make_streams: Callable[[], Any]) -> Callable[..., Served]:
     """Return a function that serves the model with settings of its own."""
 
     def serve(**settings: Any) -> Served:
-        streams = StreamsInMemory(model)
+        streams = make_streams()
         store, keys = KeysInMemory(), {}
         for scope in ("decide", "label", "read", "admin"):
             keys[scope], record = make_key(f"{scope} key", [scope], now=NOW)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from obil.errors import InvalidInputError
 from obil.model.ratio_model import RatioModel
 from obil.policy import policy_from_json
 from obil.prior import BayesBank
@@ -22,7 +23,7 @@ from obil.service.operations import (
     StreamSettings,
     StreamSummary,
 )
-from obil.service.refusals import KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
+from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
 from obil.stream.online_classifier import OnlineClassifier
 
 
@@ -118,7 +119,10 @@ class StreamsInMemory:
     async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> SettingsChange:
         found = self._stream(stream)
         before = found.online.policy.to_json()
-        found.online.policy = policy_from_json(policy)
+        try:
+            found.online.policy = policy_from_json(policy)
+        except InvalidInputError as error:
+            raise BadInputError(str(error), where="policy") from None
         change = SettingsChange(time.time(), sender.by, found.online.n_rows, before, dict(policy))
         found.changes.insert(0, change)
         found.touch()
@@ -197,7 +201,7 @@ class StreamsInMemory:
 
     def _stream(self, stream: str) -> _Stream:
         if stream not in self._streams:
-            raise UnknownStreamError(f"no stream is called {stream!r}", where="stream")
+            raise UnknownStreamError(f"no stream is called {stream!r}")
         return self._streams[stream]
 
     def _require_store(self) -> None:
