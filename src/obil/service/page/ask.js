@@ -1,0 +1,45 @@
+// Ask the service for something, with the key where there is one, and say plainly why it refuses.
+import { askForKey, authorization, forgetKey, storedKey } from "./key.js";
+
+export class RefusedError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+// Returns the response, whatever the body is; asks for a key for as long as the service says 401.
+export async function open(path, options = {}) {
+  for (;;) {
+    const used = storedKey();
+    const headers = { ...(options.headers ?? {}), ...authorization() };
+    const response = await fetch(path, { ...options, headers, cache: "no-store" });
+    if (response.ok) return response;
+    if (response.status === 401) {
+      if (used === storedKey()) {
+        if (used) forgetKey();
+        try {
+          await askForKey(Boolean(used));
+        } catch (error) {
+          throw new RefusedError(error.message, 401);
+        }
+      }
+      continue;
+    }
+    throw new RefusedError(await reason(response), response.status);
+  }
+}
+
+export async function ask(path, options = {}) {
+  const response = await open(path, { ...options, headers: { Accept: "application/json" } });
+  return response.json();
+}
+
+async function reason(response) {
+  try {
+    const { error } = await response.json();
+    return error.message;
+  } catch {
+    return `the service answered ${response.status}`;
+  }
+}

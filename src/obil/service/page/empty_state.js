@@ -1,0 +1,30 @@
+// Tell what to do when no stream exists yet: one line that makes one.
+import { ask } from "./ask.js";
+import { make } from "./elements.js";
+import { storedKey } from "./key.js";
+
+export async function emptyState() {
+  const card = await ask("/v1/model").catch(() => ({}));
+  const line = curlLine(card);
+  const copy = make("button", { type: "button", onclick: async () => {
+    await navigator.clipboard.writeText(line);
+    copy.textContent = "Copied";
+  } }, "Copy");
+  copy.hidden = !navigator.clipboard;
+  return [
+    make("h2", {}, "No streams yet"),
+    make("p", {}, "A stream begins with its first row. This line makes one named “first”; the values are yours to change:"),
+    make("pre", { tabindex: "0", "aria-label": "A command that makes a stream" }, make("code", {}, line)),
+    copy,
+    make("p", { class: "soft" }, "It appears here within a second of the answer."),
+  ];
+}
+
+function curlLine(card) {
+  const row = Array.isArray(card.columns)
+    ? Object.fromEntries(card.columns.map(({ name, type }) => [name, type === "category" ? "…" : 0]))
+    : Array(card.n_features ?? 2).fill(0);
+  const body = JSON.stringify({ row }).replaceAll("'", "'\\''");
+  const key = storedKey() ? ' \\\n  -H "Authorization: Bearer $OBIL_KEY"' : "";
+  return `curl -X POST ${location.origin}/v1/streams/first/decisions${key} \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'`;
+}

@@ -1,0 +1,66 @@
+// Follow the service's events by fetch, which can send a key, and come back after a loss.
+import { RefusedError, open } from "./ask.js";
+import { readEvents } from "./event_text.js";
+
+const SILENCE = 40_000; // ms; the service says that it is alive every 15 s
+const LONGEST_WAIT = 30_000;
+
+// onState is told "live", "lost" with the ms until the next try, or "refused" with the error; returns what stops it.
+export function follow(path, { onEvent, onState }) {
+  let stopped = false;
+  let failures = 0;
+  let hangUp = new AbortController();
+  let wake = () => {};
+
+  async function listen() {
+    hangUp = new AbortController();
+    let watchdog = setTimeout(() => hangUp.abort(), SILENCE);
+    try {
+      const response = await open(path, { headers: { Accept: "text/event-stream" }, signal: hangUp.signal });
+      failures = 0;
+      if (!stopped) onState("live");
+      for await (const event of readEvents(response.body, () => {
+        clearTimeout(watchdog);
+        watchdog = setTimeout(() => hangUp.abort(), SILENCE);
+      })) {
+        if (stopped) return;
+        onEvent(event.type, event.data);
+      }
+    } finally {
+      clearTimeout(watchdog);
+    }
+  }
+
+  async function keepListening() {
+    while (!stopped) {
+      try {
+        await listen();
+      } catch (error) {
+        if (stopped) return;
+        if (error instanceof RefusedError && error.status < 500 && error.status !== 429) {
+          onState("refused", error);
+          return;
+        }
+      }
+      if (stopped) return;
+      // some chance in the wait: a thousand pages must not come back at the same moment
+      const wait = Math.min(1000 * 2 ** failures, LONGEST_WAIT) * (0.75 + Math.random() / 2);
+      failures += 1;
+      onState("lost", wait);
+      await new Promise((resolve) => {
+        wake = resolve;
+        setTimeout(resolve, wait);
+      });
+    }
+  }
+
+  const retry = () => wake();
+  window.addEventListener("online", retry);
+  keepListening();
+  return () => {
+    stopped = true;
+    window.removeEventListener("online", retry);
+    hangUp.abort();
+    wake();
+  };
+}

@@ -1,0 +1,38 @@
+// Show whether the model may be believed: the gate's verdict, its reasons, and the reliability diagram.
+import { make } from "./elements.js";
+import { whatIs } from "./meanings.js";
+import { isNumber } from "./numbers.js";
+import { reliabilityDiagram } from "./reliability.js";
+
+const VERDICTS = {
+  deploy: ["good", "✓", "Deploy"], warn: ["care", "◆", "Deploy with care"],
+  refuse: ["bad", "▲", "Refused"], "too few": ["care", "◆", "Too few rows to tell"],
+};
+
+export function modelPanel(card) {
+  const gate = card.gate ?? {};
+  const verdict = gate.verdict ?? gate.decision;
+  const [state, sign, word] = VERDICTS[verdict] ?? ["none", "○", verdict ?? "Not judged"];
+  return [
+    make("div", {}, make("h3", {}, "The gate's verdict ", whatIs("gate")),
+      make("p", {}, make("span", { class: `badge ${state}` }, make("span", { "aria-hidden": "true" }, sign), ` ${word}`)),
+      gate.sentence ? make("p", {}, gate.sentence) : null,
+      gate.reasons?.length ? make("ul", {}, gate.reasons.map((reason) => make("li", {}, reason))) : null,
+      figures(gate.figures ?? {}), make("p", { class: "soft" }, "Model ", make("code", {}, card.version))),
+    make("div", {}, make("h3", {}, "Reliability ", whatIs("reliability")),
+      card.reliability?.length ? reliabilityDiagram(card.reliability) : make("p", { class: "soft" }, "This model carries no held-out rows to draw it from.")),
+  ];
+}
+
+const short = (value) => (isNumber(value) ? String(Number(value.toPrecision(3))) : "–");
+
+function figures(known) {
+  const rows = Object.entries(known).filter(([, figure]) => isNumber(figure) || isNumber(figure?.value));
+  if (!rows.length) return null;
+  const full = rows.some(([, figure]) => isNumber(figure?.allowed));
+  const columns = full ? ["Measured", "Allowed", "By chance below"] : ["Measured"];
+  return make("table", { class: "plain" },
+    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Figure"), columns.map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, rows.map(([name, figure]) => make("tr", {}, make("th", { scope: "row" }, name.replaceAll("_", " ")),
+      make("td", {}, short(figure?.value ?? figure)), full ? [make("td", {}, short(figure?.allowed)), make("td", {}, short(figure?.chance))] : []))));
+}

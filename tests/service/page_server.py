@@ -1,0 +1,297 @@
+"""Serve the page with made-up streams that follow the contract of the service, for tests of the page alone.
+
+A row here is a list of numbers, and one whose first number is above 0 counts as of the watched class: the share follows
+it as a forgetful average. Nothing is decided, stored or measured.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from obil.service.page_files import page_routes
+
+TRAINING = 0.02
+LOG_ALARM = math.log(200.0)
+MEMORY = 300.0
+COLUMNS = ("at", "row", "prior", "low", "high", "threshold", "alert_rate", "precision", "recall", "log_evidence")
+
+
+def iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+
+
+def shown_at(prior: float) -> dict[str, float]:
+    """Return figures that go with a share, of no meaning but plausible."""
+    spread = 0.35 / (1.0 + 40.0 * prior) + 0.08
+    odds = prior / (1.0 - prior)
+    precision = 0.35 + 0.6 * prior / (prior + 0.03)
+    return {
+        "prior": prior,
+        "low": prior * math.exp(-spread),
+        "high": min(prior * math.exp(spread), 0.999),
+        "threshold": 1.0 / 21.0 + 0.1 * math.exp(-30.0 * odds),
+        "alert_rate": 1.6 * prior,
+        "precision": precision,
+        "recall": 0.9 - 0.3 * math.exp(-20.0 * prior),
+    }
+
+
+@dataclass
+class MadeUpStream:
+    """One stream that remembers what it was shown."""
+
+    name: str
+    prior: float = TRAINING
+    rows: int = 0
+    labels: int = 0
+    alerts: int = 0
+    log_evidence: float = -1.5
+    alarm_row: int | None = None
+    seq: int = 0
+    updated: float = field(default_factory=time.time)
+    created: float = field(default_factory=time.time)
+    history: dict[str, list[float | None]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
+
+    def see(self, positive: bool, at: float) -> None:
+        self.prior += (float(positive) - self.prior) / MEMORY
+        self.prior = min(max(self.prior, 1e-4), 1.0 - 1e-4)
+        self.rows += 1
+        self.alerts += positive
+
+    def remember(self, at: float) -> None:
+        self.updated, self.seq = at, self.seq + 1
+        if self.log_evidence >= LOG_ALARM and self.alarm_row is None:
+            self.alarm_row = self.rows
+        point = {"at": at, "row": self.rows, "log_evidence": self.log_evidence} | shown_at(self.prior)
+        for name in COLUMNS:
+            self.history[name].append(point[name])
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "labels": self.labels,
+            "alerts": self.alerts,
+            "prior": {"ok": 1.0 - self.prior, "fraud": self.prior},
+            "training_prior": {"ok": 1.0 - TRAINING, "fraud": TRAINING},
+            "positive": "fraud",
+            "trusted": self.alarm_row is None,
+            "log_evidence": self.log_evidence,
+            "log_alarm": LOG_ALARM,
+            "model": "3f9c1a2b",
+            "created": iso(self.created),
+            "updated": iso(self.updated),
+            "seq": self.seq,
+        }
+
+    def detail(self) -> dict[str, Any]:
+        shown = shown_at(self.prior)
+        low, high = shown["low"], shown["high"]
+        source = "both" if self.labels else "expected"
+
+        def estimate(value: float, source: str) -> dict[str, Any]:
+            return {"value": value, "low": 0.9 * value, "high": min(1.1 * value, 1.0), "source": source}
+
+        def performance(source: str, n_rows: float) -> dict[str, Any]:
+            figures = {name: estimate(shown[name], source) for name in ("precision", "recall")}
+            figures["f1"] = estimate(0.7 * shown["recall"], source)
+            figures["alert_rate"] = estimate(shown["alert_rate"], "counted" if n_rows else source)
+            return figures | {"cost": None, "level": 0.9, "trusted": True, "n_rows": n_rows, "n_labels": self.labels}
+
+        change = {
+            "sentences": [
+                f"The share of 'fraud' rose from 2.0 % in training to {100 * self.prior:.1f} % "
+                f"(90 %: {100 * low:.1f} to {100 * high:.1f} %), since about row 4,000.",
+                "The evidence that a row needs to be alerted fell from 18:1 to 7:1, and alerts went from 3.1 to 7.4 % "
+                "of the rows.",
+            ],
+            "action": "nothing" if self.alarm_row is None else "get labels",
+            "level": 0.9,
+        }
+        policy = {"name": "cost", "matrix": [[0.0, 20.0], [1.0, 0.0]], "classes": ["ok", "fraud"]}
+        changes = [
+            {
+                "at": iso(self.created + 60.0),
+                "by": "on-call",
+                "row": 1200,
+                "before": {"name": "f-beta", "beta": 1.0},
+                "after": policy,
+            }
+        ]
+        return self.summary() | {
+            "classes": ["ok", "fraud"],
+            "interval": {"ok": [1.0 - high, 1.0 - low], "fraud": [low, high]},
+            "start_prior": {"ok": 1.0 - TRAINING, "fraud": TRAINING},
+            "threshold": {"log_ratio": 1.95, "probability": shown["threshold"]},
+            "evidence": {"log_evidence": self.log_evidence, "log_alarm": LOG_ALARM, "alarm_row": self.alarm_row},
+            "label_counts": {"ok": self.labels - self.labels // 9, "fraud": self.labels // 9},
+            "performance": {"now": performance("expected", 0.0), "window": performance(source, 5000.0), "text": ""},
+            "change": change,
+            "settings": {"policy": policy, "tracker": "safe", "horizon": 10000, "positive": "fraud"},
+            "changes": changes if self.rows > 1200 else [],
+        }
+
+    def series(self, start: float | None, end: float | None, points: int) -> dict[str, Any]:
+        inside = [
+            i
+            for i, at in enumerate(self.history["at"])
+            if at is not None and (start is None or at >= start) and (end is None or at <= end)
+        ]
+        kept = inside[:: -max(1, -(-len(inside) // points))][::-1]
+        columns = {name: [self.history[name][i] for i in kept] for name in COLUMNS}
+        return {"stream": self.name, "training_prior": TRAINING, "log_alarm": LOG_ALARM, "columns": columns}
+
+
+MODEL_CARD = {
+    "version": "3f9c1a2b",
+    "classes": ["ok", "fraud"],
+    "training_prior": {"ok": 1.0 - TRAINING, "fraud": TRAINING},
+    "columns": [{"name": "amount", "type": "number"}, {"name": "country", "type": "category"}],
+    "n_features": 2,
+    "views": 3,
+    "gate": {
+        "verdict": "warn",
+        "reasons": ["The balanced calibration error is .04, above the .03 that is allowed, though not beyond chance."],
+        "figures": {
+            "balanced_calibration_error": {"value": 0.041, "allowed": 0.03, "refused": 0.1, "chance": 0.045},
+            "slope": {"value": 0.08, "allowed": 0.15, "refused": 0.4, "chance": 0.12},
+        },
+    },
+    "reliability": [
+        {"predicted": p, "observed": p + d, "low": max(p + d - 0.06, 0.0), "high": min(p + d + 0.06, 1.0), "weight": w}
+        for p, d, w in (
+            (0.03, 0.0, 0.3), (0.12, 0.02, 0.12), (0.24, -0.02, 0.08), (0.37, 0.03, 0.06), (0.5, 0.04, 0.06),
+            (0.63, -0.01, 0.06), (0.76, 0.03, 0.08), (0.88, -0.02, 0.1), (0.97, 0.0, 0.14),
+        )
+    ],
+}  # fmt: skip
+
+
+def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = None) -> FastAPI:
+    """Return an app with the reads of the contract, and the page."""
+    app = FastAPI(openapi_url=None)
+    known = {stream.name: stream for stream in streams or []}
+    app.state.streams = known
+    app.state.cut = 0  # raised by a test to hang up on everyone who listens
+    app.state.away = False  # set by a test: nobody is answered
+    app.include_router(page_routes())
+
+    def refusal(status: int, code: str, message: str) -> JSONResponse:
+        error = {"code": code, "message": message, "where": None, "request_id": "r"}
+        return JSONResponse({"error": error}, status_code=status)
+
+    @app.middleware("http")
+    async def check_key(request: Request, call_next: Any) -> Response:
+        if request.url.path.startswith("/v1/"):
+            if app.state.away:
+                return refusal(503, "not_stored", "the service is away")
+            if key is not None and request.headers.get("authorization") != f"Bearer {key}":
+                return refusal(401, "no_key", "a key is needed")
+        return await call_next(request)
+
+    @app.get("/v1/model")
+    async def model() -> dict[str, Any]:
+        return MODEL_CARD
+
+    @app.get("/v1/streams")
+    async def page(
+        after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
+    ) -> dict[str, Any]:
+        found = sorted(
+            name
+            for name, stream in known.items()
+            if (not search or search in name) and (not alarmed or stream.alarm_row is not None)
+        )
+        rest = [name for name in found if after is None or name > after]
+        shown = rest[:limit]
+        more = shown[-1] if len(rest) > limit else None
+        return {"streams": [known[name].summary() for name in shown], "total": len(found), "next": more}
+
+    @app.get("/v1/streams/{name}")
+    async def detail(name: str) -> Any:
+        return known[name].detail() if name in known else refusal(404, "unknown_stream", f"no stream is named {name}")
+
+    @app.get("/v1/streams/{name}/history")
+    async def history(name: str, start: float | None = None, end: float | None = None, points: int = 300) -> Any:
+        return known[name].series(start, end, points) if name in known else refusal(404, "unknown_stream", "no stream")
+
+    @app.post("/v1/streams/{name}/decisions")
+    async def decide(name: str, request: Request) -> dict[str, Any]:
+        stream = known.setdefault(name, MadeUpStream(name))
+        rows = (await request.json())["rows"]
+        for k, row in enumerate(rows):
+            stream.see(row[0] > 0.0, time.time())
+            if k % 20 == 0 or k == len(rows) - 1:
+                stream.remember(time.time())
+        return {"stream": name, "model": "3f9c1a2b", "repeated": False, "decisions": []}
+
+    async def events(names: list[str] | None) -> AsyncIterator[str]:
+        cut, seen = app.state.cut, {name: stream.seq for name, stream in known.items()}
+        yield ": alive\n\n"
+        while app.state.cut == cut:
+            changed = [
+                stream
+                for name, stream in known.items()
+                if (names is None or name in names) and seen.get(name) != stream.seq
+            ]
+            seen |= {stream.name: stream.seq for stream in changed}
+            if changed and names is None:
+                data = json.dumps({"streams": [stream.summary() for stream in changed]})
+                yield f"event: streams\ndata: {data}\n\n"
+            elif changed:
+                yield f"event: stream\ndata: {json.dumps(changed[0].summary())}\n\n"
+            await asyncio.sleep(0.2)
+
+    @app.get("/v1/events")
+    async def all_events() -> StreamingResponse:
+        return StreamingResponse(events(None), media_type="text/event-stream")
+
+    @app.get("/v1/streams/{name}/events")
+    async def stream_events(name: str) -> StreamingResponse:
+        return StreamingResponse(events([name]), media_type="text/event-stream")
+
+    return app
+
+
+@contextlib.contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """Serve an app on a free port of this machine for as long as the block runs."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        app.state.cut += 1
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+def past_stream(name: str, *, hours: float, rise: float = 1.0, alarm: bool = False, labels: int = 0) -> MadeUpStream:
+    """Return a stream with a past: a share that rose by a factor, and evidence that built up where it alarms."""
+    stream = MadeUpStream(name, created=time.time() - 3600.0 * hours, labels=labels)
+    n = 600
+    for k in range(n):
+        part = k / (n - 1)
+        wave = 0.12 * math.sin(9.0 * part * math.pi) + 0.05 * math.sin(31.0 * part * math.pi)
+        stream.prior = min(TRAINING * math.exp(math.log(rise) / (1.0 + math.exp(-16.0 * (part - 0.5))) + wave), 0.98)
+        stream.rows += 23
+        stream.alerts += round(23 * 1.6 * stream.prior)
+        climb = max(0.0, part - 0.55) * 22.0 if alarm else 0.0
+        stream.log_evidence = -1.5 - 1.2 * part + climb + 2.0 * wave
+        stream.remember(stream.created + 3600.0 * hours * part)
+    return stream
