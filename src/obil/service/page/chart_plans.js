@@ -26,7 +26,7 @@ export function chartPlans({ positive, training, logAlarm }) {
   return [
     {
       id: "prior", title: `Share of “${positive}”`, quantity: "prior", wide: true,
-      lines: [{ column: "prior", label: "now", colour: "one" }],
+      lines: [{ column: "prior", label: "estimate", colour: "one" }],
       band: { low: "low", high: "high", label: "interval", colour: "one" },
       marks: isNumber(training) ? [{ at: training, label: `in training ${percent(training)}`, colour: "two" }] : [],
       scale: shareScale(training), ticks: percentTicks,

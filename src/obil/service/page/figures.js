@@ -34,7 +34,7 @@ export class Figures {
       interval ? `${percent(level)}: ${percentRange(...interval)}` : "");
     this.#set("evidence", odds(stream.log_evidence), ...evidenceWords(stream));
     const now = stream.performance?.now;
-    const soFar = stream.rows ? `${count(stream.alerts)} of ${count(stream.rows)} rows so far` : "no rows yet";
+    const soFar = stream.rows ? `${count(stream.alerts)} of ${count(stream.rows)} rows` : "no rows yet";
     const rate = estimate(stream.performance?.window?.alert_rate).value;
     this.#set("alert_rate", percent(rate ?? (stream.rows ? stream.alerts / stream.rows : null)), soFar);
     this.#set("threshold", ...thresholdWords(stream.threshold));
@@ -58,7 +58,7 @@ function thresholdWords(threshold) {
   if (isNumber(probability)) {
     if (probability >= 1) return ["100 %", "nothing is alerted"];
     if (probability <= 0) return ["0 %", "every row is alerted"];
-    return [percent(probability), isNumber(logRatio) ? `evidence of ${odds(logRatio)} from the row` : ""];
+    return [percent(probability), isNumber(logRatio) ? `evidence needed ${odds(logRatio)}` : ""];
   }
   return [NONE, "the cheapest class is chosen"];
 }

@@ -16,7 +16,15 @@ let stopFollowing = () => {};
 function viewOf(hash) {
   const [path, query] = hash.slice(1).split("?");
   const stream = path.match(/^\/streams\/(.+)$/);
-  return stream ? new StreamView(decodeURIComponent(stream[1]), query ?? "") : new StreamsView();
+  return stream ? new StreamView(decoded(stream[1]), query ?? "") : new StreamsView();
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a % that stands for itself
+  }
 }
 
 async function show({ again = false } = {}) {

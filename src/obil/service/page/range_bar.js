@@ -39,6 +39,6 @@ export class RangeBar {
 
 function local(seconds) {
   if (!seconds) return "";
-  const date = new Date(Math.round(seconds) * 1000);
+  const date = new Date(Math.floor(seconds) * 1000);
   return new Date(date - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 }

@@ -57,7 +57,7 @@ export class StreamView {
     this.#show({ ...this.stream, ...summary });
     this.soon ??= setTimeout(() => {
       this.soon = null;
-      if (summary.model !== this.version) this.#showModel().catch(() => {});
+      if (summary.model !== this.version) this.#showModel(summary.model).catch(() => {});
       this.refresh().catch(() => {});
     }, REST);
   }
@@ -109,9 +109,9 @@ export class StreamView {
     if (this.stream) setText(this.facts, `${plural(rows, "row")} · ${plural(labels, "label")} · last row or label ${ago(updated)}`);
   }
 
-  async #showModel() {
+  async #showModel(version) {
     const card = await ask("/v1/model");
-    this.version = card.version;
+    this.version = version ?? card.version; // of the stream: asked for once a change
     redraw(this.model, card, modelPanel);
   }
 

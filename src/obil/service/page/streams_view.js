@@ -37,6 +37,7 @@ export class StreamsView {
     clearTimeout(this.searching);
     clearTimeout(this.soon);
     clearInterval(this.ageing);
+    clearInterval(this.counting);
   }
 
   async refresh() {
@@ -53,12 +54,11 @@ export class StreamsView {
 
   onEvent(type, data) {
     const changed = type === "stream" ? [data] : (data.streams ?? []);
-    tellOfAlarms(changed);
-    let news = false;
+    let news = tellOfAlarms(changed);
     for (const summary of changed) {
       const row = this.rows.get(summary.name);
-      news ||= !row || row.summary.trusted !== summary.trusted;
       if (row) row.show(summary);
+      else news ||= this.#belongsHere(summary.name);
     }
     // new streams and new alarms change what belongs on this page: look again, but not at every one of them
     if (news && !this.soon) {
@@ -67,6 +67,13 @@ export class StreamsView {
         this.refresh().catch(() => {});
       }, this.rows.size ? 2000 : 0);
     }
+  }
+
+  // of 100,000 streams that move, most are on other pages
+  #belongsHere(name) {
+    if (remembered.alarmed || !name.includes(remembered.search)) return false;
+    const after = remembered.afters.at(-1);
+    return (!after || name > after) && (!this.next || name <= this.next);
   }
 
   #skeleton() {
@@ -93,6 +100,7 @@ export class StreamsView {
     });
     this.alarmed.addEventListener("change", () => this.#filter());
     this.ageing = setInterval(() => this.rows.forEach((row) => row.showAge()), 5000);
+    this.counting = setInterval(() => this.refresh().catch(() => {}), 60_000); // how many there are elsewhere
     this.tools = make("form", { role: "search", class: "tools", onsubmit: (event) => event.preventDefault() },
       make("label", { for: "search" }, make("span", {}, "Search"), this.search),
       make("label", { for: "alarmed", class: "check" }, this.alarmed, make("span", {}, "Only alarmed")));

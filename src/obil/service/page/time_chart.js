@@ -71,7 +71,7 @@ export class TimeChart {
     const lines = plan.lines.map((line) => ({ label: line.label, stroke: colour(line.colour), width: 2, dash: line.dash, points: { size: 5 } }));
     return new window.uPlot({
       ...this.#size(),
-      padding: [10, 12, 0, 0],
+      padding: [10, 26, 0, 0],
       legend: { show: false },
       series: [{}, ...(plan.band ? [edge, edge] : []), ...lines],
       bands: plan.band ? [{ series: [2, 1], fill: `${colour(plan.band.colour)}33` }] : [],
