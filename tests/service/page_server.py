@@ -10,7 +10,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +19,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from obil.service.guard import CONTENT_POLICY
 from obil.service.page_files import page_routes
 
 TRAINING = 0.02
@@ -107,7 +108,7 @@ class MadeUpStream:
             figures = {name: estimate(shown[name], source) for name in ("precision", "recall")}
             figures["f1"] = estimate(0.7 * shown["recall"], source)
             figures["alert_rate"] = estimate(shown["alert_rate"], "counted" if n_rows else source)
-            return figures | {"cost": None, "level": 0.9, "trusted": True, "n_rows": n_rows, "n_labels": self.labels}
+            return figures | {"cost": None, "trusted": True, "rows": n_rows, "labels": self.labels}
 
         change = {
             "sentences": [
@@ -135,7 +136,7 @@ class MadeUpStream:
             "start_prior": {"ok": 1.0 - TRAINING, "fraud": TRAINING},
             "threshold": {"log_ratio": 1.95, "probability": shown["threshold"]},
             "evidence": {"log_evidence": self.log_evidence, "log_alarm": LOG_ALARM, "alarm_row": self.alarm_row},
-            "label_counts": {"ok": self.labels - self.labels // 9, "fraud": self.labels // 9},
+            "label_counts": {"labelled": self.labels, "pending": 4000, "unknown": 3 if self.labels else 0, "silent": 0},
             "performance": {"now": performance("expected", 0.0), "window": performance(source, 5000.0), "text": ""},
             "change": change,
             "settings": {"policy": policy, "tracker": "safe", "horizon": 10000, "positive": "fraud"},
@@ -187,6 +188,15 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
     app.state.away = False  # set by a test: nobody is answered
     app.include_router(page_routes())
 
+    def found(after: str | None, search: str | None, alarmed: bool) -> list[MadeUpStream]:
+        return [
+            known[name]
+            for name in sorted(known)
+            if (after is None or name > after)
+            and (not search or search in name)
+            and (not alarmed or known[name].alarm_row is not None)
+        ]
+
     def refusal(status: int, code: str, message: str) -> JSONResponse:
         error = {"code": code, "message": message, "where": None, "request_id": "r"}
         return JSONResponse({"error": error}, status_code=status)
@@ -198,7 +208,9 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
                 return refusal(503, "not_stored", "the service is away")
             if key is not None and request.headers.get("authorization") != f"Bearer {key}":
                 return refusal(401, "no_key", "a key is needed")
-        return await call_next(request)
+        answer: Response = await call_next(request)
+        answer.headers["content-security-policy"] = CONTENT_POLICY
+        return answer
 
     @app.get("/v1/model")
     async def model() -> dict[str, Any]:
@@ -208,15 +220,10 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
     async def page(
         after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
     ) -> dict[str, Any]:
-        found = sorted(
-            name
-            for name, stream in known.items()
-            if (not search or search in name) and (not alarmed or stream.alarm_row is not None)
-        )
-        rest = [name for name in found if after is None or name > after]
-        shown = rest[:limit]
-        more = shown[-1] if len(rest) > limit else None
-        return {"streams": [known[name].summary() for name in shown], "total": len(found), "next": more}
+        rest = found(after, search, alarmed)
+        more = rest[limit - 1].name if len(rest) > limit else None
+        total = len(found(None, search, alarmed))
+        return {"streams": [stream.summary() for stream in rest[:limit]], "total": total, "next": more}
 
     @app.get("/v1/streams/{name}")
     async def detail(name: str) -> Any:
@@ -236,30 +243,26 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
                 stream.remember(time.time())
         return {"stream": name, "model": "3f9c1a2b", "repeated": False, "decisions": []}
 
-    async def events(names: list[str] | None) -> AsyncIterator[str]:
-        cut, seen = app.state.cut, {name: stream.seq for name, stream in known.items()}
-        yield ": alive\n\n"
+    async def events(now: Callable[[], list[MadeUpStream]], *, one: bool) -> AsyncIterator[str]:
+        cut, seen = app.state.cut, dict[str, int]()
         while app.state.cut == cut:
-            changed = [
-                stream
-                for name, stream in known.items()
-                if (names is None or name in names) and seen.get(name) != stream.seq
-            ]
-            seen |= {stream.name: stream.seq for stream in changed}
-            if changed and names is None:
-                data = json.dumps({"streams": [stream.summary() for stream in changed]})
-                yield f"event: streams\ndata: {data}\n\n"
-            elif changed:
-                yield f"event: stream\ndata: {json.dumps(changed[0].summary())}\n\n"
+            changed = [stream.summary() for stream in now() if seen.get(stream.name) != stream.seq]
+            seen |= {summary["name"]: summary["seq"] for summary in changed}
+            if changed:
+                kind, data = ("stream", changed[0]) if one else ("streams", {"streams": changed})
+                yield f"event: {kind}\ndata: {json.dumps(data)}\n\n"
             await asyncio.sleep(0.2)
 
     @app.get("/v1/events")
-    async def all_events() -> StreamingResponse:
-        return StreamingResponse(events(None), media_type="text/event-stream")
+    async def page_events(
+        after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
+    ) -> StreamingResponse:
+        lines = events(lambda: found(after, search, alarmed)[:limit], one=False)
+        return StreamingResponse(lines, media_type="text/event-stream")
 
     @app.get("/v1/streams/{name}/events")
     async def stream_events(name: str) -> StreamingResponse:
-        return StreamingResponse(events([name]), media_type="text/event-stream")
+        return StreamingResponse(events(lambda: [known[name]], one=True), media_type="text/event-stream")
 
     return app
 

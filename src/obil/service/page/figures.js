@@ -37,12 +37,12 @@ export class Figures {
     const soFar = stream.rows ? `${count(stream.alerts)} of ${count(stream.rows)} rows` : "no rows yet";
     const rate = estimate(stream.performance?.window?.alert_rate).value;
     this.#set("alert_rate", percent(rate ?? (stream.rows ? stream.alerts / stream.rows : null)), soFar);
-    this.#set("threshold", ...thresholdWords(stream.threshold));
+    this.#set("threshold", ...thresholdWords(stream));
     for (const quantity of ["precision", "recall"]) {
       const { value, low, high } = estimate(now?.[quantity]);
       const known = estimate(stream.performance?.window?.[quantity]);
       const seen = ["labels", "both"].includes(known.source) && isNumber(known.value) ? `by labels ${percent(known.value)}` : "";
-      this.#set(quantity, percent(value), isNumber(low) ? `${percent(now.level ?? level)}: ${percentRange(low, high)}` : "", seen);
+      this.#set(quantity, percent(value), isNumber(low) ? `${percent(level)}: ${percentRange(low, high)}` : "", seen);
     }
   }
 }
@@ -53,12 +53,12 @@ function evidenceWords(stream) {
   return ["against label shift", isNumber(stream.log_alarm) ? `alarm at ${odds(stream.log_alarm)}` : "", isNumber(row) ? `alarmed at row ${count(row)}` : ""];
 }
 
-function thresholdWords(threshold) {
+function thresholdWords({ threshold, positive }) {
   const { probability, log_ratio: logRatio } = threshold ?? {};
   if (isNumber(probability)) {
     if (probability >= 1) return ["100 %", "nothing is alerted"];
     if (probability <= 0) return ["0 %", "every row is alerted"];
     return [percent(probability), isNumber(logRatio) ? `evidence needed ${odds(logRatio)}` : ""];
   }
-  return [NONE, "the cheapest class is chosen"];
+  return [NONE, positive === null ? "the cheapest class is chosen" : threshold ? "no threshold meets the policy" : ""];
 }

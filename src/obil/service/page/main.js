@@ -50,6 +50,13 @@ async function show({ again = false } = {}) {
     return;
   }
   if (current !== view) return;
+  current.onMoved = () => listenTo(current); // another page of the list has other events
+  listenTo(current);
+  showModel();
+}
+
+function listenTo(current) {
+  stopFollowing();
   stopFollowing = follow(current.path, {
     onEvent: (type, data) => {
       heard();
@@ -60,7 +67,6 @@ async function show({ again = false } = {}) {
       if (state === "live") current.refresh().catch(() => {}); // what happened while nobody listened
     },
   });
-  showModel();
 }
 
 function showRefusal(error) {
@@ -69,7 +75,7 @@ function showRefusal(error) {
   const again = make("button", { type: "button", class: "main", onclick: () => show({ again: true }) }, "Try again");
   const other = make("button", { type: "button", onclick: () => askForKey(false).catch(() => {}) }, "Use another key");
   main.replaceChildren(make("section", { class: "panel" },
-    make("h1", { tabindex: "-1" }, title ?? "The service does not answer"),
+    make("h1", { tabindex: "-1" }, title ?? (error.status && error.status < 500 ? "The service refuses" : "The service does not answer")),
     make("p", {}, error.status ? sentence(error.message) : "It may be restarting, or this machine has no way to it."),
     make("p", { class: "buttons" }, again, error.status === 403 ? other : null, make("a", { href: "#/" }, "All streams"))));
 }

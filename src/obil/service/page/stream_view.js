@@ -96,7 +96,7 @@ export class StreamView {
     this.figures.show(stream);
     if (stream.change) redraw(this.report, stream.change, changeReport);
     if (stream.classes) {
-      redraw(this.labels, [stream.label_counts, stream.performance, stream.prior], () => labelPanel(stream));
+      redraw(this.labels, [stream.label_counts, stream.performance, stream.labels], () => labelPanel(stream));
       redraw(this.settings, { settings: stream.settings, changes: stream.changes, classes: stream.classes }, settingsPanel);
       this.classes.hidden = stream.classes.length <= 2;
       if (!this.classes.hidden) redraw(this.classes, [stream.prior, stream.interval], () => classTable(stream));

@@ -15,7 +15,6 @@ const COLUMNS = [
 let remembered = { search: "", alarmed: false, afters: [null], focus: null }; // to come back to where one was
 
 export class StreamsView {
-  path = "/v1/events";
   title = "All streams";
 
   constructor() {
@@ -34,6 +33,7 @@ export class StreamsView {
   }
 
   close() {
+    this.closed = true;
     clearTimeout(this.searching);
     clearTimeout(this.soon);
     clearInterval(this.ageing);
@@ -41,15 +41,23 @@ export class StreamsView {
   }
 
   async refresh() {
-    const wanted = { ...remembered };
-    const query = new URLSearchParams({ limit: String(PAGE) });
-    const after = wanted.afters.at(-1);
-    if (after) query.set("after", after);
-    if (wanted.search) query.set("search", wanted.search);
-    if (wanted.alarmed) query.set("alarmed", "true");
+    const query = this.#query();
     const [page, alarms] = await Promise.all([ask(`/v1/streams?${query}`), ask("/v1/streams?alarmed=true&limit=1")]);
-    if (wanted.search !== remembered.search || wanted.alarmed !== remembered.alarmed || after !== remembered.afters.at(-1)) return;
-    this.#show(page, alarms.total);
+    if (query === this.#query() && !this.closed) this.#show(page, alarms.total); // else another page is wanted by now
+  }
+
+  // events come of the streams on this page alone
+  get path() {
+    return `/v1/events?${this.#query()}`;
+  }
+
+  #query() {
+    const { afters, search, alarmed } = remembered;
+    const query = new URLSearchParams({ limit: String(PAGE) });
+    if (afters.at(-1)) query.set("after", afters.at(-1));
+    if (search) query.set("search", search);
+    if (alarmed) query.set("alarmed", "true");
+    return query.toString();
   }
 
   onEvent(type, data) {
@@ -58,22 +66,15 @@ export class StreamsView {
     for (const summary of changed) {
       const row = this.rows.get(summary.name);
       if (row) row.show(summary);
-      else news ||= this.#belongsHere(summary.name);
+      else news = true;
     }
-    // new streams and new alarms change what belongs on this page: look again, but not at every one of them
+    // a new stream or alarm changes what belongs on this page: look again, but not at every one of them
     if (news && !this.soon) {
       this.soon = setTimeout(() => {
         this.soon = null;
         this.refresh().catch(() => {});
       }, this.rows.size ? 2000 : 0);
     }
-  }
-
-  // of 100,000 streams that move, most are on other pages
-  #belongsHere(name) {
-    if (remembered.alarmed || !name.includes(remembered.search)) return false;
-    const after = remembered.afters.at(-1);
-    return (!after || name > after) && (!this.next || name <= this.next);
   }
 
   #skeleton() {
@@ -100,7 +101,7 @@ export class StreamsView {
     });
     this.alarmed.addEventListener("change", () => this.#filter());
     this.ageing = setInterval(() => this.rows.forEach((row) => row.showAge()), 5000);
-    this.counting = setInterval(() => this.refresh().catch(() => {}), 60_000); // how many there are elsewhere
+    this.counting = setInterval(() => this.refresh().catch(() => {}), 15_000); // alarms on other pages, streams erased
     this.tools = make("form", { role: "search", class: "tools", onsubmit: (event) => event.preventDefault() },
       make("label", { for: "search" }, make("span", {}, "Search"), this.search),
       make("label", { for: "alarmed", class: "check" }, this.alarmed, make("span", {}, "Only alarmed")));
@@ -155,14 +156,19 @@ export class StreamsView {
 
   #filter() {
     remembered = { ...remembered, search: this.search.value.trim(), alarmed: this.alarmed.checked, afters: [null] };
-    this.refresh().catch(() => {});
+    this.#move().catch(() => {});
   }
 
   async #turn(way) {
     const afters = way > 0 ? [...remembered.afters, this.next] : remembered.afters.slice(0, -1);
     remembered = { ...remembered, afters };
-    await this.refresh();
+    await this.#move();
     [...this.rows.values()][0]?.link.focus();
+  }
+
+  async #move() {
+    await this.refresh();
+    this.onMoved?.();
   }
 
   // One stop for Tab, arrows within: nobody wants to press Tab 50 times.
