@@ -270,7 +270,9 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
 @contextlib.contextmanager
 def served(app: FastAPI) -> Iterator[str]:
     """Serve an app on a free port of this machine for as long as the block runs."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", timeout_graceful_shutdown=2)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -279,7 +281,7 @@ def served(app: FastAPI) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        app.state.cut += 1
+        app.state.cut = getattr(app.state, "cut", 0) + 1  # those who listen are let go
         server.should_exit = True
         thread.join(timeout=10)
 

@@ -1,11 +1,9 @@
 """Look at the page as a person would: in Chromium, by mouse, by keyboard and by finger.
 
-The streams are made up by `page_server`. The first tests use no more than `served_page`, so that they can be pointed
-at a real service.
+The streams are made up by `page_server`; `test_page_of_service` looks at real ones.
 """
 
 import re
-import shutil
 import time
 
 import pytest
@@ -16,22 +14,18 @@ pytest.importorskip("playwright.sync_api", reason="the page is looked at with pl
 pytest.importorskip("httpx", reason="rows are posted with httpx (extra 'dev')")
 
 import httpx
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from tests.service.page_server import LOG_ALARM, MadeUpStream, made_up_app, past_stream, served
+from tests.service.watched_browser import chromium, drag, watched_page
 
 KEY = "obil_reader_secret"
 
 
 @pytest.fixture(scope="module")
 def browser():
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("the page is looked at in Chromium, which is not installed")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -59,17 +53,8 @@ def served_page(made_up):
 
 @pytest.fixture
 def page(browser, served_page):
-    """Yield a page that must stay without an error and without a request to another host."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, timezone_id="UTC")
-    page = context.new_page()
-    faults, hosts = [], set()
-    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    yield page
-    context.close()
-    assert faults == []
-    assert hosts <= {served_page[0].split("/")[2]}
+    with watched_page(browser, served_page[0]) as page:
+        yield page
 
 
 def share_of(text):
@@ -81,9 +66,6 @@ def wait_until(holds, seconds=10.0):
     while not holds():
         assert time.monotonic() < end, "it did not come about in time"
         time.sleep(0.05)
-
-
-# what a real service must pass too
 
 
 def test_shows_all_streams_and_sees_the_share_move_while_rows_are_posted(page, served_page):
@@ -132,14 +114,7 @@ def test_dragging_on_one_chart_selects_a_range_for_all(page, served_page):
     expect(page.locator(".chart canvas")).to_have_count(5)
     alert_chart = page.get_by_role("img", name="Chart of Alert rate")
     before = alert_chart.get_attribute("aria-label")
-    over = page.locator("#chart-prior .u-over")
-    box = over.bounding_box()
-    middle = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + 0.1 * box["width"], middle)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.2 * box["width"], middle, steps=4)
-    page.mouse.move(box["x"] + 0.4 * box["width"], middle, steps=4)
-    page.mouse.up()
+    drag(page, "#chart-prior", 0.1, 0.4)
     expect(page.locator(".range-words")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
     expect(page).to_have_url(re.compile(r"\?from=\d+.*&to=\d+"))
     expect(alert_chart).not_to_have_attribute("aria-label", before)
@@ -199,9 +174,6 @@ def test_says_what_each_quantity_is_by_keyboard(page, served_page):
     expect(page.locator("#tip")).to_be_hidden()
     expect(page.get_by_role("heading", level=1)).to_have_text("shop-de")  # that key closed the tip, not the stream
     expect(button).to_be_focused()
-
-
-# what is easier to bring about in a made-up service
 
 
 def test_tells_of_an_alarm_to_those_who_listen(page, served_page, made_up):

@@ -13,7 +13,7 @@ export class Figures {
   constructor() {
     this.tiles = new Map();
     this.element = make("dl", { class: "figures" }, TILES.map(([quantity, label]) => {
-      const tile = { value: make("dd", { class: "value", id: `figure-${quantity}` }), also: make("dd", { class: "also" }) };
+      const tile = { value: make("dd", { class: "value", id: `figure-${quantity}` }, NONE), also: make("dd", { class: "also" }) };
       this.tiles.set(quantity, tile);
       return make("div", { class: `tile ${quantity}` }, make("dt", {}, label, " ", whatIs(quantity)), tile.value, tile.also);
     }));

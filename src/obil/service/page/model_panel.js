@@ -9,6 +9,8 @@ const VERDICTS = {
   refuse: ["bad", "▲", "Refused"], "too few": ["care", "◆", "Too few rows to tell"],
 };
 
+const FIGURES = { offset: "Offset of the log ratios", slope_error: "Slope off by", balanced_ece: "Calibration error at equal shares" };
+
 export function modelPanel(card) {
   const gate = card.gate ?? {};
   const verdict = gate.verdict ?? gate.decision;
@@ -17,14 +19,14 @@ export function modelPanel(card) {
     make("div", {}, make("h3", {}, "The gate's verdict ", whatIs("gate")),
       make("p", {}, make("span", { class: `badge ${state}` }, make("span", { "aria-hidden": "true" }, sign), ` ${word}`)),
       gate.sentence ? make("p", {}, gate.sentence) : null,
-      gate.reasons?.length ? make("ul", {}, gate.reasons.map((reason) => make("li", {}, reason))) : null,
+      gate.reasons?.length && !gate.sentence?.includes(gate.reasons[0]) ? make("ul", {}, gate.reasons.map((reason) => make("li", {}, reason))) : null,
       figures(gate.figures ?? {}), make("p", { class: "soft" }, "Model ", make("code", {}, card.version))),
     make("div", {}, make("h3", {}, "Reliability ", whatIs("reliability")),
       card.reliability?.length ? reliabilityDiagram(card.reliability) : make("p", { class: "soft" }, "This model carries no held-out rows to draw it from.")),
   ];
 }
 
-const short = (value) => (isNumber(value) ? String(Number(value.toPrecision(3))) : "–");
+const short = (value) => (isNumber(value) ? String(Number(value.toPrecision(2))) : "–");
 
 function figures(known) {
   const rows = Object.entries(known).filter(([, figure]) => isNumber(figure) || isNumber(figure?.value));
@@ -33,6 +35,6 @@ function figures(known) {
   const columns = full ? ["Measured", "Allowed", "By chance below"] : ["Measured"];
   return make("table", { class: "plain" },
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Figure"), columns.map((name) => make("th", { scope: "col" }, name)))),
-    make("tbody", {}, rows.map(([name, figure]) => make("tr", {}, make("th", { scope: "row" }, name.replaceAll("_", " ")),
+    make("tbody", {}, rows.map(([name, figure]) => make("tr", {}, make("th", { scope: "row" }, FIGURES[name] ?? name.replaceAll("_", " ")),
       make("td", {}, short(figure?.value ?? figure)), full ? [make("td", {}, short(figure?.allowed)), make("td", {}, short(figure?.chance))] : []))));
 }

@@ -6,9 +6,12 @@ export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
+// Two digits that count, of what is small: the share, or what is missing from all
 function digitsOf(share) {
   const small = 100 * Math.min(share, 1 - share);
-  return small >= 9.95 ? 0 : Math.max(0, Math.min(1 - Math.floor(Math.log10(Math.max(small, 1e-9))), 8));
+  if (small >= 9.95) return 0;
+  const digits = Math.max(0, Math.min(1 - Math.floor(Math.log10(Math.max(small, 1e-9))), 8));
+  return share > 0.5 && small >= 0.01 ? Math.min(digits, 2) : digits; // 99.95 % is as near to all as anyone reads
 }
 
 // 5.1 %, 0.16 %, 99.4 %

@@ -65,7 +65,7 @@ export class StreamView {
   #skeleton() {
     this.badge = make("span", {});
     this.facts = make("p", { class: "soft facts" });
-    this.report = make("div", {});
+    this.report = make("div", {}, make("p", { class: "soft" }, "Loading…"));
     this.figures = new Figures();
     this.bar = new RangeBar((range) => this.#choose(range));
     this.plots = make("div", { class: "charts" });
@@ -106,7 +106,7 @@ export class StreamView {
 
   #showFacts() {
     const { rows, labels, updated } = this.stream ?? {};
-    if (this.stream) setText(this.facts, `${plural(rows, "row")} · ${plural(labels, "label")} · last row or label ${ago(updated)}`);
+    if (this.stream) setText(this.facts, `${plural(rows, "row")} · ${plural(labels, "label")} · ${rows ? "last changed" : "made"} ${ago(updated)}`);
   }
 
   async #showModel(version) {
