@@ -1,0 +1,147 @@
+"""Speak HTTP with the service over one kept connection, and try again where that is safe.
+
+ServiceError             the service refused: status, code, message, where, request_id
+└── NotReachedError      no answer came, however often it was tried
+"""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from random import SystemRandom
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from obil.errors import InvalidInputError, ObilError
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
+UNAVAILABLE = 503  # nothing of the request was kept
+
+
+class ServiceError(ObilError):
+    """The service refused a request, which changed nothing."""
+
+    def __init__(
+        self, message: str, *, status: int, code: str, where: str | None = None, request_id: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.where = status, code, message, where
+        self.request_id = request_id  # by which the service's log knows the request
+
+
+class NotReachedError(ServiceError):
+    """No answer came: whether the request was done is not known."""
+
+
+class ServiceConnection:
+    """One connection, opened when it is needed and again when it was lost; threads take turns.
+
+    Parameters
+    ----------
+    url
+        Where the service is: https://obil.example or http://127.0.0.1:8642, with a path where a proxy adds one.
+    key
+        The API key.
+    timeout
+        Seconds to wait for an answer.
+    retries
+        How often a request that failed is sent again, at most.
+    """
+
+    def __init__(self, url: str, key: str | None, *, timeout: float, retries: int) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise InvalidInputError(f"the service's url must look like http://127.0.0.1:8642, got {url!r:.200}")
+        if retries < 0 or timeout <= 0.0:
+            raise InvalidInputError(f"retries must be 0 or more and timeout above 0, got {retries} and {timeout}")
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout)
+        self._path, self._retries = parts.path.rstrip("/"), retries
+        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Let go of the connection; the next request opens another."""
+        with self._lock:
+            self._connection.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        repeatable: bool = True,
+    ) -> Any:
+        """Return the answer; `repeatable` says that a request whose answer got lost may be sent again."""
+        headers, content = dict(self._headers), None
+        if body is not None:
+            headers["Content-Type"], content = "application/json", _as_json(body)
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = f"{self._path}{path}{'?' + urlencode(given) if given else ''}"
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries
+            try:
+                answer, text = self._exchange(method, target, content, headers, fresh=not repeatable)
+            except (OSError, HTTPException) as error:
+                if last or not repeatable:
+                    reason = str(error) or type(error).__name__
+                    raise NotReachedError(
+                        f"the service did not answer: {reason}", status=0, code="not_reached"
+                    ) from error
+                _wait(attempt)
+                continue
+            if answer.status == UNAVAILABLE and not last:
+                _wait(attempt)
+                continue
+            if answer.status >= 300:
+                raise _refusal(answer.status, text)
+            return json.loads(text) if text else None
+        raise AssertionError("the last try returns or raises")
+
+    def _exchange(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], *, fresh: bool
+    ) -> tuple[HTTPResponse, bytes]:
+        with self._lock:
+            if fresh:  # a kept connection may have been closed by the other side, which is noticed only too late
+                self._connection.close()
+            try:
+                self._connection.request(method, target, content, dict(headers))
+                answer = self._connection.getresponse()
+                return answer, answer.read()
+            except BaseException:
+                self._connection.close()  # half an answer must not be read as the next one
+                raise
+
+
+def _as_json(body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False, default=_plain, separators=(",", ":")).encode()
+    except ValueError:
+        raise InvalidInputError("numbers must be finite: a missing cell is None") from None
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+        return value.tolist()
+    raise InvalidInputError(f"a cell must be a number, a text, a truth value or None, got {type(value).__name__}")
+
+
+def _refusal(status: int, text: bytes) -> ServiceError:
+    try:
+        error = json.loads(text)["error"]
+        return ServiceError(
+            error["message"], status=status, code=error["code"], where=error["where"], request_id=error["request_id"]
+        )
+    except (ValueError, KeyError, TypeError):  # a proxy answered
+        return ServiceError(f"the answer has status {status}", status=status, code="unknown")
+
+
+def _wait(attempt: int) -> None:
+    longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0**attempt)
+    time.sleep(SystemRandom().uniform(longest / 2.0, longest))  # spread, so that many clients do not come back at once
