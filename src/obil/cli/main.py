@@ -12,6 +12,7 @@ from obil.cli.predict import predict
 from obil.cli.prior import prior
 from obil.cli.report import report
 from obil.cli.serve import serve
+from obil.cli.serve_demo import serve_demo
 from obil.cli.stream import stream
 from obil.cli.verify import verify
 
@@ -32,6 +33,7 @@ app.command()(report)
 app.command()(stream)
 app.command()(explain)
 app.command()(serve)
+app.command("serve-demo")(serve_demo)
 
 
 @app.callback(invoke_without_command=True)

