@@ -237,9 +237,7 @@ def test_the_corpus_is_large_and_each_case_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_refuses(case: Bad, served: Served, request: pytest.FixtureRequest) -> None:
-    if case.name == "erasing no decision" and not isinstance(served.streams, StreamsInMemory):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="an event is kept though nothing was erased"))
+def test_refuses(case: Bad, served: Served) -> None:
     before = served.streams.state()
 
     answer = served.client.request(case.method, case.path, **case.request)

@@ -15,6 +15,7 @@ from obil.service.host_check import HostCheck
 from obil.service.http_edge import HttpEdge
 from obil.service.metrics import ServiceMetrics
 from obil.service.operations import Streams
+from obil.service.page_files import page_routes
 from obil.service.request_documents import request_schemas
 from obil.service.routes_decisions import decision_routes
 from obil.service.routes_events import event_routes
@@ -69,6 +70,7 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
         router = routes(edge)
         add_straight_routes(app, router, BUSIEST)
         app.include_router(router)
+    app.include_router(page_routes())
     _document(app, streams, needs_keys=settings.needs_keys)
     return app
 

@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from obil.service.live_stream import LiveStream
 from obil.service.operations import Sender
 from obil.service.store import Writing
-from obil.service.stored_event import DECIDED, LABELLED, inputs_of, read_record, read_rows, write_record, write_rows
+from obil.service.stored_event import (
+    DECIDED,
+    LABELLED,
+    StoredEvent,
+    inputs_of,
+    read_record,
+    read_rows,
+    write_record,
+    write_rows,
+)
 from obil.stream.decision_ids import Id, erased_id
 
 
@@ -15,38 +22,41 @@ def erase_rows(live: LiveStream, ids: Sequence[Id], sender: Sender, session: Wri
     """Erase decisions, wherever they are kept; return how many were found."""
     wanted = set(ids)
     remembered = {name: row for name in wanted if (row := live.online.row_of(name)) is not None}
+    kept = [event for event in session.events_of_kinds(live.row.id, (DECIDED,)) if _places(event, wanted)]
+    found = set(remembered) | {_names(event)[place] for event in kept for place in _places(event, wanted)}
+    if not found:
+        return 0
     # the snapshot that this writes takes the place of all older events, so that these may be rewritten
     live.forget(list(remembered.values()), sender, session, at)
-    found = set(remembered)
-    for event in session.events_of_kinds(live.row.id, (DECIDED, LABELLED)):
-        if event.kind == LABELLED:
-            _erase_labels(live, event.seq, event.payload, wanted, session)
-            continue
-        rows = read_rows(event.payload)
-        numbers = range(event.first_row, event.first_row + event.n_rows)
-        names: list[Id] = list(numbers if rows.ids is None else rows.ids)
-        places = [place for place, name in enumerate(names) if name in wanted]
-        if not places:
-            continue
-        found.update(names[place] for place in places)
-        log_ratios = rows.log_ratios.copy()
-        log_ratios[places, 1:] = 0.0
-        views = None if rows.views is None else rows.views.copy()
-        if views is not None:
-            views[places, :, 1:] = 0.0
-        inputs = inputs_of(event.payload)
-        for place in places:
-            names[place] = erased_id(event.first_row + place)
-            if inputs is not None:
-                inputs[place] = None
-        answer = rows.answer
-        if answer is not None and answer.thresholds is not None:
-            thresholds = answer.thresholds.copy()
-            thresholds[places] = np.nan
-            answer = answer._replace(thresholds=thresholds)
-        changed = rows._replace(ids=names, log_ratios=log_ratios, views=views, answer=answer)
-        session.rewrite(live.row.id, event.seq, write_rows(changed, inputs=inputs))
+    for event in kept:
+        session.rewrite(live.row.id, event.seq, _without_rows(event, _places(event, wanted)))
+    for event in session.events_of_kinds(live.row.id, (LABELLED,)):
+        _erase_labels(live, event.seq, event.payload, wanted, session)
     return len(found)
+
+
+def _names(event: StoredEvent) -> list[Id]:
+    ids = read_rows(event.payload).ids
+    return list(range(event.first_row, event.first_row + event.n_rows) if ids is None else ids)
+
+
+def _places(event: StoredEvent, wanted: set[Id]) -> list[int]:
+    return [place for place, name in enumerate(_names(event)) if name in wanted]
+
+
+def _without_rows(event: StoredEvent, places: list[int]) -> bytes:
+    """Return an event's bytes with nothing left of some of its rows but what was decided."""
+    rows, names, inputs = read_rows(event.payload), _names(event), inputs_of(event.payload)
+    log_ratios = rows.log_ratios.copy()
+    log_ratios[places, 1:] = 0.0
+    views = None if rows.views is None else rows.views.copy()
+    if views is not None:
+        views[places, :, 1:] = 0.0
+    for place in places:
+        names[place] = erased_id(event.first_row + place)
+        if inputs is not None:
+            inputs[place] = None
+    return write_rows(rows._replace(ids=names, log_ratios=log_ratios, views=views), inputs=inputs)
 
 
 def _erase_labels(live: LiveStream, seq: int, payload: bytes, wanted: set[Id], session: Writing) -> None:

@@ -129,13 +129,18 @@ class LiveStream:
         session.erase_stream(self.row.id)
         self.erased = True
 
+    def describe(self) -> None:
+        """Bring what the stream says of itself up to now."""
+        self.row = self.row._replace(summary=json.dumps(self._summary()))
+
     def finish(self, session: Writing, at: float) -> None:
         """Write where the stream stands after the events of this transaction."""
         if self.erased or self.row.seq == self._finished_seq:
             return
         online = self.online
         trusted = int(online.trusted)
-        self.row = self.row._replace(updated=at, trusted=trusted, summary=json.dumps(self._summary()))
+        self.row = self.row._replace(updated=at, trusted=trusted)
+        self.describe()
         self._finished_seq = self.row.seq
         session.save_stream(self.row)
         if self._wants_point(at):

@@ -33,6 +33,7 @@ class Moment(NamedTuple):
 
 def moment_of(live: LiveStream) -> Moment:
     """Copy where a stream stands."""
+    live.describe()
     return Moment(live.row, live.version, live.online.state())
 
 
