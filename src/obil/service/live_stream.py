@@ -34,7 +34,7 @@ from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.packed_state import pack_stream
 
-SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 4_096, 512  # a stream that comes back replays no more than about so many
+SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 4_096, 2_048  # a stream that comes back replays no more than about so many
 POINT_ROWS, POINT_SECONDS = 128, 5.0  # a history has no more points than that
 TRUSTED, REACHABLE = 1, 2
 
@@ -129,18 +129,16 @@ class LiveStream:
         session.erase_stream(self.row.id)
         self.erased = True
 
-    def describe(self) -> None:
-        """Bring what the stream says of itself up to now."""
-        self.row = self.row._replace(summary=json.dumps(self._summary()))
+    def described(self) -> StreamRow:
+        """Return the stream at a glance as it is now, whether that is in the store yet or not."""
+        return self.row._replace(trusted=int(self.online.trusted), summary=json.dumps(self._summary()))
 
     def finish(self, session: Writing, at: float) -> None:
         """Write where the stream stands after the events of this transaction."""
         if self.erased or self.row.seq == self._finished_seq:
             return
         online = self.online
-        trusted = int(online.trusted)
-        self.row = self.row._replace(updated=at, trusted=trusted)
-        self.describe()
+        self.row = self.described()._replace(updated=at)
         self._finished_seq = self.row.seq
         session.save_stream(self.row)
         if self._wants_point(at):

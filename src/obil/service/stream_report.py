@@ -33,8 +33,7 @@ class Moment(NamedTuple):
 
 def moment_of(live: LiveStream) -> Moment:
     """Copy where a stream stands."""
-    live.describe()
-    return Moment(live.row, live.version, live.online.state())
+    return Moment(live.described(), live.version, live.online.state())
 
 
 def summary_of_row(row: StreamRow) -> StreamSummary:

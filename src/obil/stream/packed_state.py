@@ -36,6 +36,7 @@ WORDS = (
     b',"thresholds":0,"alerts":0,"log_evidence":null}},"labels_since_alarm":[0,0],"model_since":0,"past_wa'
     b'tches":[],"one_class_labels":{"mixed":false,"label":null,"labels":0,"log_ratios":[]}}'
 )
+LARGE = 50_000  # characters: pending labels, on which more effort is lost
 LARGEST = 1 << 28  # bytes of a state when unpacked
 # a text, passed over whole, or a number with so many digits that eight bytes are fewer
 _LONG_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+\.\d{7,}(?:e[-+]?\d+)?|-?\d+(?:\.\d+)?e[-+]?\d+')
@@ -72,7 +73,7 @@ def pack_state(state: Mapping[str, Any]) -> bytes:
     # the bytes of all numbers by their place: signs and exponents stand together and shrink
     planes = np.array(numbers, dtype="<f8").view(np.uint8).reshape(-1, 8).T.tobytes()
     size = len(numbers).to_bytes(4, "little")
-    deflater = zlib.compressobj(9, zdict=WORDS)
+    deflater = zlib.compressobj(9 if len(text) < LARGE else 4, zdict=WORDS)
     return MAGIC + deflater.compress(size + planes + text.encode()) + deflater.flush()
 
 
