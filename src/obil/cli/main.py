@@ -8,6 +8,7 @@ from obil.cli.calibrate import calibrate
 from obil.cli.demo import demo
 from obil.cli.explain import explain
 from obil.cli.fit import fit
+from obil.cli.keys import keys
 from obil.cli.predict import predict
 from obil.cli.prior import prior
 from obil.cli.report import report
@@ -34,6 +35,7 @@ app.command()(stream)
 app.command()(explain)
 app.command()(serve)
 app.command("serve-demo")(serve_demo)
+app.add_typer(keys, name="keys")
 
 
 @app.callback(invoke_without_command=True)
