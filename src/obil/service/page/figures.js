@@ -53,12 +53,13 @@ function evidenceWords(stream) {
   return ["against label shift", isNumber(stream.log_alarm) ? `alarm at ${odds(stream.log_alarm)}` : "", isNumber(row) ? `alarmed at row ${count(row)}` : ""];
 }
 
-function thresholdWords({ threshold, positive }) {
+function thresholdWords({ threshold, classes }) {
   const { probability, log_ratio: logRatio } = threshold ?? {};
   if (isNumber(probability)) {
     if (probability >= 1) return ["100 %", "nothing is alerted"];
     if (probability <= 0) return ["0 %", "every row is alerted"];
     return [percent(probability), isNumber(logRatio) ? `evidence needed ${odds(logRatio)}` : ""];
   }
-  return [NONE, positive === null ? "the cheapest class is chosen" : threshold ? "no threshold meets the policy" : ""];
+  if (classes?.length > 2) return [NONE, "none: all classes are weighed"];
+  return [NONE, threshold ? "no threshold meets the policy" : ""];
 }

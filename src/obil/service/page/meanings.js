@@ -26,7 +26,7 @@ export const MEANINGS = {
 
 export function whatIs(quantity) {
   const [name, sentence] = MEANINGS[quantity];
-  const button = make("button", { type: "button", class: "what", "aria-label": `What is ${name}?`, "aria-expanded": "false" }, "?");
+  const button = make("button", { type: "button", class: "what", "aria-label": `What is meant by ${name}?`, "aria-expanded": "false" }, "?");
   button.addEventListener("click", () => toggleTip(button, sentence));
   return button;
 }

@@ -1,6 +1,7 @@
 // Write shares, odds, counts and moments as a person would.
 
 export const NONE = "–";
+const SIGN = "\u00a0%"; // stays on the line of its number
 
 export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
@@ -17,9 +18,9 @@ function digitsOf(share) {
 // 5.1 %, 0.16 %, 99.4 %
 export function percent(share) {
   if (!isNumber(share)) return NONE;
-  if (share <= 0) return "0 %";
-  if (share >= 1) return "100 %";
-  return `${(100 * share).toFixed(digitsOf(share))} %`;
+  if (share <= 0) return `0${SIGN}`;
+  if (share >= 1) return `100${SIGN}`;
+  return `${(100 * share).toFixed(digitsOf(share))}${SIGN}`;
 }
 
 export function percentRange(low, high) {
@@ -27,7 +28,7 @@ export function percentRange(low, high) {
   const [few, many] = [digitsOf(low), digitsOf(high)].sort((a, b) => a - b);
   const wide = digitsOf(Math.max(high - low, 1e-6) / 2) + 1; // no more digits than it takes to see how wide it is
   const digits = low > 0 && high < 1 ? Math.min(few + 1, many, wide) : Math.min(1, many);
-  return `${(100 * low).toFixed(digits)} to ${(100 * high).toFixed(digits)} %`;
+  return `${(100 * low).toFixed(digits)} to ${(100 * high).toFixed(digits)}${SIGN}`;
 }
 
 // 1 in 120; of common things "in words" tells no more than the percentage

@@ -7,7 +7,7 @@ import { Figures } from "./figures.js";
 import { labelPanel } from "./label_panel.js";
 import { whatIs } from "./meanings.js";
 import { modelPanel } from "./model_panel.js";
-import { ago, isNumber, percent, percentRange, plural } from "./numbers.js";
+import { ago, isNumber, percent, percentRange, plural, secondsOf } from "./numbers.js";
 import { ALL, between, ends, fromQuery, moved, toQuery } from "./range.js";
 import { RangeBar } from "./range_bar.js";
 import { settingsPanel } from "./settings_panel.js";
@@ -164,9 +164,11 @@ export class StreamView {
     this.#showHistory().catch(() => {});
   }
 
+  // from what was asked for, not from what is drawn: keys may come faster than answers
   #step(asked) {
-    const axis = this.#axis(this.series.columns.at ?? []);
-    this.#choose(moved(axis, this.known ?? axis, asked));
+    const { created, updated } = this.stream;
+    const known = this.known ?? [secondsOf(created), secondsOf(updated)];
+    this.#choose(moved(this.range.kind === "all" ? known : ends(this.range), known, asked));
   }
 }
 

@@ -110,7 +110,7 @@ export class StreamsView {
   }
 
   #show(page, alarms) {
-    const focused = document.activeElement?.closest?.("tr.streams-row, tbody tr");
+    const focused = document.activeElement?.closest?.("tbody tr");
     const focusedName = [...this.rows.values()].find((row) => row.element === focused)?.summary.name;
     tellOfAlarms(page.streams);
     this.total = page.total;
