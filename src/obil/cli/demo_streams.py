@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BATCHES_A_SECOND = 4.0  # few enough to cost little, often enough to look alive
 LABEL_SHARE, LABEL_DELAY = 0.05, 500  # of rows; rows later
-NOISE = 1.0  # of the broken sensor, in standard deviations of each column
+DIMMED = 0.85  # what the ageing sensor still sees of every value
 
 
 class DemoStream(NamedTuple):
@@ -38,14 +38,12 @@ def demo_streams(rows: "pd.DataFrame", labels: "npt.NDArray[Any]", n_rows: int, 
     )
     still = constant(n_rows, start)
     arriving = [rows_at(labels, truth, random_state=seed) for seed, truth in enumerate((moved, still, still))]
-    broken = rows.iloc[arriving[2]].reset_index(drop=True)
-    random = np.random.default_rng(3)
-    late = np.arange(n_rows)[:, None] >= n_rows // 5
-    broken = broken + NOISE * rows.std().to_numpy() * random.normal(size=broken.shape) * late
+    dimmed = rows.iloc[arriving[2]].reset_index(drop=True)
+    dimmed = dimmed * np.where(np.arange(n_rows) < n_rows // 5, 1.0, DIMMED)[:, None]
     return [
         DemoStream("balance-moves", rows.iloc[arriving[0]], labels[arriving[0]], tells_labels=True),
         DemoStream("quiet", rows.iloc[arriving[1]], labels[arriving[1]], tells_labels=False),
-        DemoStream("sensor-breaks", broken, labels[arriving[2]], tells_labels=False),
+        DemoStream("sensor-dims", dimmed, labels[arriving[2]], tells_labels=False),
     ]
 
 
@@ -76,7 +74,7 @@ def _posts(stream: DemoStream, to: "StreamClient", size: int, random: np.random.
             asked = np.flatnonzero(random.random(len(batch)) < LABEL_SHARE)
             waiting.extend((decided[int(place)].id, first + int(place)) for place in asked)
             told = {}
-            while waiting and waiting[0][1] < first + size - LABEL_DELAY:
+            while waiting and first + len(batch) - waiting[0][1] >= LABEL_DELAY:
                 name, row = waiting.popleft()
                 told[name] = stream.labels[row].item()
             if told:

@@ -80,11 +80,11 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     def announce(address: str) -> None:
         screen.print(
             f"{data.description}.\nLook at {address}  (stop with Ctrl-C)\n"
-            f"  balance-moves  the share of positives quadruples in odds from {start:.1%}, then recovers; "
+            f"  balance-moves  the odds of a positive quadruple from those of {start:.1%}, then recover; "
             "5 % of the labels come 500 rows late\n"
             "  quiet          nothing happens\n"
-            "  sensor-breaks  after a fifth of the rows noise comes over every column: no share of positives explains "
-            "it, and the monitor will say so",
+            "  sensor-dims    after a fifth of the rows every value comes 15 % too low: no share of positives "
+            "explains that, and the monitor will say so",
             soft_wrap=True,
             markup=False,
         )
