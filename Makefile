@@ -4,13 +4,20 @@ EXTRAS ?= data,dev,experiments
 BIN := .venv/bin
 PYTEST_MARKS := $(if $(filter all,$(EXTRAS)),,-m "not slow")
 
-.PHONY: demo test check bench experiments reproduce clean
+.PHONY: demo serve-demo test test-crash check bench bench-service bench-spark experiments reproduce clean
 
 demo: .venv/.installed-data
 	$(BIN)/obil demo
 
+serve-demo: .venv/.installed-data,service
+	$(BIN)/obil serve-demo
+
 test: .venv/.installed-$(EXTRAS)
 	$(BIN)/pytest $(PYTEST_MARKS)
+
+# Kills the service again and again under load and counts what was lost; minutes, so not part of `test`.
+test-crash: .venv/.installed-all
+	$(BIN)/python -m tests.crash
 
 check: .venv/.installed-$(EXTRAS)
 	$(BIN)/ruff check .
@@ -20,6 +27,12 @@ check: .venv/.installed-$(EXTRAS)
 
 bench: .venv/.installed-$(EXTRAS)
 	$(BIN)/python -m benchmarks
+
+bench-service: .venv/.installed-all
+	$(BIN)/python -m benchmarks service
+
+bench-spark: .venv/.installed-all
+	$(BIN)/python -m benchmarks spark
 
 experiments: .venv/.installed-$(EXTRAS)
 	$(BIN)/python -m experiments trackers --check

@@ -255,8 +255,8 @@ def score(rows: Rows, model: RatioModel) -> tuple[FloatArray, FloatArray | None]
     try:
         ratios = model.log_ratios(rows.table)
         views = model.views(rows.table) if model.view_members else None
-    except ObilError as error:
-        raise BadInputError(str(error)) from None
+    except (ObilError, ValueError, TypeError) as error:  # of ours, or of the wrapped model
+        raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
     ratios[:, 0] = 0.0  # it may be -0.0, which the log does not hold
     if views is not None:
         views[:, :, 0] = 0.0
