@@ -37,7 +37,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
 def _save_model(folder: Path, settings: dict[str, Any]) -> np.ndarray:
     classes = GaussianClasses.spread(2.0, n_features=settings["n_features"])
     training = classes.draw(np.full(settings["training_rows"], 0.05), random_state=0)
-    model = obil.OBILClassifier(member="trees", witnesses=True, random_state=0)
+    model = obil.OBILClassifier(member="mlp", n_members=5, witnesses=True, random_state=0)  # five networks, four views
     obil.save(model.fit(training.features, training.labels), folder)
     return classes.draw(np.full(5_000, 0.05), random_state=1).features
 

@@ -6,13 +6,16 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from obil.errors import ObilError
-from obil.service.live_stream import LiveStream
+from obil.service.decided_together import RowsToDecide, joined, parts_of, runs_of
+from obil.service.live_stream import LiveStream, score
 from obil.service.refusals import NotStoredError, RefusedError, UnknownStreamError
 from obil.service.store import Store, Writing
 
@@ -35,14 +38,24 @@ log = logging.getLogger("obil.service")
 
 @dataclass(slots=True)
 class Request:
-    """Something to be done to one stream; its future has the result once that is safe on disk."""
+    """Something to be done to one stream; whoever waits has the result once that is safe on disk."""
 
     stream: str
     act: Act
     creates: Birth | None = None
-    done: "Future[Any]" = field(default_factory=Future)
+    work: RowsToDecide | None = None  # what `act` decides, where others may be decided with it
+    waiter: "asyncio.Future[Any] | Future[Any] | None" = None
     result: Any = None
     error: BaseException | None = None
+
+    def answer(self) -> None:
+        """Tell whoever waits, who may have gone."""
+        if self.waiter is None or self.waiter.done():
+            return
+        if self.error is None:
+            self.waiter.set_result(self.result)
+        else:
+            self.waiter.set_exception(self.error)
 
 
 class GroupCommit:
@@ -66,7 +79,7 @@ class GroupCommit:
         self._streams: OrderedDict[str, LiveStream] = OrderedDict()  # the least recently used first
         self._used: dict[str, float] = {}
         self._waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._closed = False
+        self._closed, self._entering = False, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="obil-writer", daemon=True)
         self._thread.start()
 
@@ -77,23 +90,31 @@ class GroupCommit:
 
     def submit(self, stream: str, act: Act, *, creates: Birth | None = None) -> "Future[Any]":
         """Have something done to a stream; the future ends when it is safe on disk."""
-        request = Request(stream, act, creates)
-        if self._closed:
-            request.done.set_exception(NotStoredError("the service is stopping"))
-        else:
-            self._waiting.put(request)
-        return request.done
+        done: Future[Any] = Future()
+        self._put(Request(stream, act, creates, waiter=done))
+        return done
 
-    async def do(self, stream: str, act: Act, *, creates: Birth | None = None) -> Any:
+    async def do(self, stream: str, act: Act, *, creates: Birth | None = None, work: RowsToDecide | None = None) -> Any:
         """Have something done to a stream, and wait until it is safe on disk."""
-        return await asyncio.wrap_future(self.submit(stream, act, creates=creates))
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(Request(stream, act, creates, work, done))
+        return await done
+
+    def _put(self, request: Request) -> None:
+        with self._entering:  # behind the end of the queue it would wait for ever
+            if self._closed:
+                request.error = NotStoredError("the service is stopping")
+                request.answer()
+            else:
+                self._waiting.put(request)
 
     def close(self) -> None:
         """Do what was asked so far, write snapshots of all streams, and stop."""
-        if not self._closed:
-            self._closed = True
-            self._waiting.put(None)
-            self._thread.join()
+        with self._entering:
+            if not self._closed:
+                self._closed = True
+                self._waiting.put(None)
+        self._thread.join()
 
     def _run(self) -> None:
         stopping = False
@@ -109,8 +130,7 @@ class GroupCommit:
         try:
             request = self._waiting.get(timeout=IDLE_SECONDS)
             while request is not None:
-                if request.done.set_running_or_notify_cancel():  # else nobody waits for it any more
-                    batch.append(request)
+                batch.append(request)
                 if len(batch) == MOST_IN_ONE:
                     return batch, False
                 request = self._waiting.get_nowait()
@@ -119,41 +139,82 @@ class GroupCommit:
         return batch, True
 
     def _commit(self, batch: list[Request]) -> None:
+        going = batch
+        while going:
+            opened: set[str] = set()
+            try:
+                self._keep(self._write(going, opened))
+                break
+            except _StreamError as failed:  # it may be half done: undo all, and do the other streams again
+                log.error("a stream cannot be served", extra={"fields": {"reason": str(failed.refusal)}})
+                _refuse((one for one in going if one.stream == failed.stream), failed.refusal)
+                going = [one for one in going if one.stream != failed.stream]
+                for request in going:
+                    request.error = None
+            except BaseException as error:  # nothing of the batch was kept, or nobody knows
+                if not isinstance(error, NotStoredError):
+                    log.exception("a transaction failed")
+                _refuse(going, error if isinstance(error, NotStoredError) else NotStoredError("the service failed"))
+                going = []
+            for name in opened:  # it may be ahead of the store: read it again
+                self._forget(name)
+        _answer(batch)
+
+    def _write(self, batch: list[Request], opened: set[str]) -> dict[str, LiveStream]:
+        """Do what is asked in one transaction; return the streams of it, which are the store's once it has ended."""
         touched: dict[str, LiveStream] = {}
-        try:
-            with self._store.writing() as session:
-                at = time.time()
-                for name in sorted({request.stream for request in batch}):  # in one order, so that none waits in a ring
-                    births = [one.creates for one in batch if one.stream == name and one.creates is not None]
-                    try:
-                        touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None))
-                    except RefusedError as error:
-                        _refuse((one for one in batch if one.stream == name), error)
-                for request in batch:
-                    if request.error is None:
-                        self._act(request, touched[request.stream], session, at)
-                for live in touched.values():
-                    live.finish(session, at)
-        except BaseException as error:  # nothing of the batch was kept
-            for name in touched:
-                self._streams.pop(name, None)  # it is ahead of the store: read it again
-            if not isinstance(error, NotStoredError):
-                log.exception("a transaction failed")
-            _refuse(batch, error if isinstance(error, NotStoredError) else NotStoredError("the service failed"))
-        else:
-            now = time.monotonic()
+        with self._store.writing() as session:
+            at = time.time()
+            for name in sorted({request.stream for request in batch}):  # in one order, so that none waits in a ring
+                births = [one.creates for one in batch if one.stream == name and one.creates is not None]
+                opened.add(name)
+                try:
+                    touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None))
+                except UnknownStreamError as error:  # found before anything was done
+                    _refuse((one for one in batch if one.stream == name), error)
+                except RefusedError as error:
+                    raise _StreamError(name, error) from error
+                except ObilError as error:
+                    raise _StreamError(name, NotStoredError(f"{name!r} cannot be read: {error}")) from error
             for name, live in touched.items():
-                if live.erased:
-                    self._streams.pop(name, None)
-                    continue
-                self._streams[name] = live
-                self._streams.move_to_end(name)
-                self._used[name] = now
-        for request in batch:
-            if request.error is None:
-                request.done.set_result(request.result)
+                for run in _runs([one for one in batch if one.stream == name and one.error is None]):
+                    self._act_together(run, live, session, at)
+            for name, live in touched.items():
+                if live.made and all(one.error is not None for one in batch if one.stream == name):
+                    live.erase(session)  # a request that is refused makes no stream
+                live.finish(session, at)
+        return touched
+
+    def _keep(self, touched: dict[str, LiveStream]) -> None:
+        now = time.monotonic()
+        for name, live in touched.items():
+            if live.erased:
+                self._forget(name)
+                continue
+            self._streams[name] = live
+            self._streams.move_to_end(name)
+            self._used[name] = now
+
+    def _forget(self, name: str) -> None:
+        self._streams.pop(name, None)
+        self._used.pop(name, None)
+
+    def _act_together(self, run: list[Request], live: LiveStream, session: Writing, at: float) -> None:
+        works = [request.work for request in run if request.work is not None]
+        if len(works) > 1 and not live.erased:
+            rows = joined(works)
+            try:
+                decided = live.decide(rows, score(rows, live.online.model), works[0].sender, session, at)
+            except NotStoredError:
+                raise
+            except RefusedError:
+                pass  # one of them is to blame, and nothing was changed: each by itself
             else:
-                request.done.set_exception(request.error)
+                for request, part in zip(run, parts_of(decided, [work.rows.n_rows for work in works]), strict=True):
+                    request.result = part
+                return
+        for request in run:
+            self._act(request, live, session, at)
 
     def _act(self, request: Request, live: LiveStream, session: Writing, at: float) -> None:
         try:
@@ -177,15 +238,54 @@ class GroupCommit:
             return
         try:
             with self._store.writing() as session:
-                for name in leaving:
+                for name in sorted(leaving):  # in the order of all transactions, so that none waits in a ring
                     live = self._streams[name]
                     if live.row.seq > live.snapshot_seq and session.lock(name) == live.row:
                         live.save_snapshot(session)
-        except ObilError:
-            log.warning("snapshots could not be written: these streams will be replayed from the log")
+        except Exception:  # whatever it is, the one thread that writes goes on
+            log.warning("snapshots could not be written: these streams will be replayed from the log", exc_info=True)
         for name in leaving:
-            del self._streams[name]
-            self._used.pop(name, None)
+            self._forget(name)
+
+
+class _StreamError(Exception):
+    """One stream cannot be opened; the others of the transaction can."""
+
+    def __init__(self, stream: str, refusal: RefusedError) -> None:
+        super().__init__(str(refusal))
+        self.stream, self.refusal = stream, refusal
+
+
+def _runs(requests: list[Request]) -> list[list[Request]]:
+    """Return the requests of one stream in their order, those together that are decided together."""
+    runs: list[list[Request]] = []
+    for together, group in groupby(requests, key=lambda request: request.work is not None):
+        own = list(group)
+        parts = runs_of([one.work for one in own if one.work is not None]) if together else map(_alone, range(len(own)))
+        runs += [own[part.start : part.stop] for part in parts]
+    return runs
+
+
+def _alone(place: int) -> range:
+    return range(place, place + 1)
+
+
+def _answer(batch: Sequence[Request]) -> None:
+    """Tell all who wait, each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[Request]] = {}
+    for request in batch:
+        if isinstance(request.waiter, asyncio.Future):
+            loops.setdefault(request.waiter.get_loop(), []).append(request)
+        else:
+            request.answer()
+    for loop, requests in loops.items():
+        with suppress(RuntimeError):  # a loop that is closed has nobody who waits
+            loop.call_soon_threadsafe(_answer_all, requests)
+
+
+def _answer_all(requests: Sequence[Request]) -> None:
+    for request in requests:
+        request.answer()
 
 
 def _refuse(requests: Any, error: BaseException) -> None:

@@ -42,12 +42,14 @@ TRUSTED, REACHABLE = 1, 2
 class LiveStream:
     """A stream, its counters and what of it is not in the store yet. Used by one thread."""
 
-    def __init__(self, row: StreamRow, online: OnlineClassifier, version: str, *, snapshot_seq: int) -> None:
+    def __init__(
+        self, row: StreamRow, online: OnlineClassifier, version: str, *, snapshot_seq: int, made: bool = False
+    ) -> None:
         self.row, self.online, self.version = row, online, version
         self.snapshot_seq, self._snapshot_rows = snapshot_seq, online.n_rows
         self._point_at, self._point_rows, self._point_alerts = 0.0, row.n_rows, row.n_alerts
-        self._finished_seq = 0 if row.seq == 1 else row.seq  # one that was just made is to be written
-        self.erased = False
+        self._finished_seq = 0 if made else row.seq  # one that was just made is to be written
+        self.made, self.erased = made, False  # in the transaction that is under way
         self._classes: list[Any] = online.model.classes_.tolist()
         self._numbers = {label: number for number, label in enumerate(self._classes)}
 
@@ -139,12 +141,16 @@ class LiveStream:
             return
         online = self.online
         self.row = self.described()._replace(updated=at)
-        self._finished_seq = self.row.seq
+        self._finished_seq, self.made = self.row.seq, False
         session.save_stream(self.row)
         if self._wants_point(at):
             self._add_point(session, at)
         if online.n_rows - self._snapshot_rows >= SNAPSHOT_ROWS or self.row.seq - self.snapshot_seq >= SNAPSHOT_EVENTS:
             self.save_snapshot(session)
+
+    def follow(self, row: StreamRow) -> None:
+        """Stand where another process has brought the stream, whose events were done again here."""
+        self.row, self.version, self._finished_seq = row, row.model, row.seq
 
     def save_snapshot(self, session: Writing) -> None:
         """Write the whole state, from which the stream goes on without the events before it."""

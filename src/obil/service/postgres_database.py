@@ -7,12 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
 from obil.service.database import Session, as_not_stored
+from obil.service.refusals import NotStoredError
 from obil.service.schema import POSTGRES_WORDS, TABLES
 
 if TYPE_CHECKING:
     import psycopg
 
-CONNECT_SECONDS = 5
+# what the server is told, in this order, by a connection that writes
+_SETTINGS = (
+    # where it is off, what was acknowledged could be lost; what is stricter stays
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+    "SET lock_timeout = '30s'",
+    "SET idle_in_transaction_session_timeout = '60s'",  # a process that hangs must not keep its streams from others
+)
+# until a server that says nothing is taken for lost: seconds, and milliseconds for the last
+_PATIENCE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+FAILED = 3  # libpq's PQTRANS_INERROR
 SETUP_LOCK = 0x6F62696C  # two processes that start at once make the tables one after the other
 
 
@@ -53,7 +69,7 @@ class PostgresDatabase:
             connection = self._writer
             try:
                 yield _PostgresSession(connection)
-                connection.commit()
+                self._commit(connection)
             except BaseException:
                 if not (connection.closed or connection.broken):
                     connection.rollback()
@@ -65,10 +81,33 @@ class PostgresDatabase:
             if connection is not None:
                 connection.close()
 
+    def _commit(self, connection: "psycopg.Connection[Any]") -> None:
+        """End a transaction, and say so where nobody can know whether it was kept."""
+        if connection.info.transaction_status == FAILED:  # the server would undo it, and the driver say nothing
+            raise NotStoredError("a statement of this transaction failed, nothing of this request was kept")
+        try:
+            connection.commit()
+        except self._error as cause:
+            if not (connection.closed or connection.broken):
+                raise
+            raise NotStoredError(
+                "the store was lost while this request was written, it may have been kept or not: sent again with the "
+                "same idempotency key, it counts once"
+            ) from cause
+
     def _connect(self, *, autocommit: bool) -> "psycopg.Connection[Any]":
         import psycopg  # noqa: PLC0415
 
-        return psycopg.connect(self._url, autocommit=autocommit, connect_timeout=CONNECT_SECONDS)
+        told = psycopg.conninfo.conninfo_to_dict(self._url)
+        patience: dict[str, Any] = {name: value for name, value in _PATIENCE.items() if name not in told}
+        connection = psycopg.connect(self._url, autocommit=autocommit, **patience)
+        if not autocommit:
+            # each statement sees what was committed before it, whatever the server's default is: locks come first
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            for setting in _SETTINGS:
+                connection.execute(setting)
+            connection.commit()
+        return connection
 
 
 class _PostgresSession:
@@ -80,7 +119,7 @@ class _PostgresSession:
 
 
 def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    found = connection.execute(sql.replace("?", "%s"), values)  # our own text, no user's
+    found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)  # our own text, no user's
     return found.fetchall() if found.description is not None else []
 
 

@@ -69,7 +69,9 @@ def fresh_online(model: RatioModel, settings: Mapping[str, Any]) -> OnlineClassi
 
 def replay(online: OnlineClassifier | None, events: Sequence[StoredEvent], models: Models) -> OnlineClassifier:
     """Return the stream after these events, which follow each other; None is a stream before its first."""
-    for event in events:
+    for event, before in zip(events, (None, *events), strict=False):
+        if before is not None and event.seq != before.seq + 1:
+            raise InvalidStateError(f"the log of this stream lacks what came between {before.seq} and {event.seq}")
         if event.kind == CREATED:
             made = read_record(event.payload)
             online = fresh_online(models(made["model"]), made["settings"])

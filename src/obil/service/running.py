@@ -1,6 +1,7 @@
 """Run the service in this process: open the store, take the model, listen, and stop cleanly."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from obil.errors import InvalidInputError
+from obil.errors import InvalidInputError, ObilError
 from obil.service.app import create_app
 from obil.service.json_logs import set_up_json_logs
 from obil.service.model_shelf import ModelShelf
@@ -23,6 +24,7 @@ from obil.service.stores import open_store
 from obil.service.stream_hub import StreamHub
 
 PRUNE_SECONDS = 3_600.0
+FOLLOW_SECONDS = 1.0
 DAY = 86_400.0
 
 log = logging.getLogger("obil.service")
@@ -48,6 +50,8 @@ def run_service(
         server_header=False,
         timeout_graceful_shutdown=10,
     )
+    gc.collect()
+    gc.freeze()  # what was loaded stays: looking through it again would hold up every request for a while
     _Server(config, announce).run()
 
 
@@ -99,7 +103,9 @@ def _lifespan(hub: StreamHub, settings: ServiceSettings) -> Callable[[FastAPI], 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        tasks = [asyncio.create_task(_prune(hub, settings.retain_days))] if settings.retain_days else []
+        tasks = [asyncio.create_task(_follow(hub))]
+        if settings.retain_days:
+            tasks.append(asyncio.create_task(_prune(hub, settings.retain_days)))
         reloads: set[asyncio.Task[None]] = set()
 
         def reload() -> None:
@@ -127,6 +133,16 @@ async def _reload(hub: StreamHub) -> None:
         log.info("model reloaded", extra={"fields": {"version": card["version"]}})
     except RefusedError as error:
         log.error("model not reloaded", extra={"fields": {"reason": str(error)}})
+
+
+async def _follow(hub: StreamHub) -> None:
+    """Take over what other processes on the same store reload."""
+    while True:
+        await asyncio.sleep(FOLLOW_SECONDS)
+        try:
+            await asyncio.to_thread(hub.follow_model)
+        except ObilError as error:
+            log.warning("the version of the model could not be read", extra={"fields": {"reason": str(error)}})
 
 
 async def _prune(hub: StreamHub, days: float) -> None:

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,16 @@ from obil.errors import InvalidInputError
 from obil.service.database import Session, as_not_stored
 from obil.service.schema import SQLITE_WORDS, TABLES
 
+FOLD_SECONDS, FOLD_BYTES = 0.5, 4_000_000
 BUSY_MS = 10_000  # a second process on the same file waits this long for its turn
 
 
 class SqliteDatabase:
-    """One connection that writes and one that reads, each behind a lock."""
+    """One connection that writes and one that reads, each behind a lock; a third folds the log in beside them.
+
+    Left to itself SQLite would fold the write-ahead log into the file within some commit, and all who wait for that
+    commit would wait for it too.
+    """
 
     lock_rows = ""  # a transaction that writes has the whole file
 
@@ -30,6 +35,9 @@ class SqliteDatabase:
         with self.transaction() as session:
             for table in TABLES:
                 session.execute(table.format(**SQLITE_WORDS))
+        self._closing = threading.Event()
+        self._folder = threading.Thread(target=self._fold_in, name="obil-sqlite", daemon=True)
+        self._folder.start()
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return what is committed; from any thread."""
@@ -40,6 +48,8 @@ class SqliteDatabase:
     def transaction(self) -> Iterator[Session]:
         """Begin; commit and sync at the end, or undo everything on an error."""
         with self._writing, as_not_stored(sqlite3.Error):
+            if self._writer.in_transaction:  # undoing the last one failed too
+                self._writer.execute("ROLLBACK")
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield _SqliteSession(self._writer)
@@ -51,13 +61,29 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Let go of the file; the write-ahead log is folded into it."""
+        self._closing.set()
+        self._folder.join()
         with self._writing, self._reading:
             self._reader.close()
             self._writer.close()
 
+    def _fold_in(self) -> None:
+        """Fold the write-ahead log into the file whenever it has grown, while others read and write."""
+        log = self.path.with_name(self.path.name + "-wal")
+        with closing(self._connect()) as connection:
+            while not self._closing.wait(FOLD_SECONDS):
+                with suppress(OSError, sqlite3.Error):  # a full disk is told to those who write
+                    if log.stat().st_size > FOLD_BYTES:
+                        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-        for setting in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}"):
+        for setting in (
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            f"busy_timeout = {BUSY_MS}",
+            "wal_autocheckpoint = 0",
+        ):
             connection.execute(f"PRAGMA {setting}")
         return connection
 

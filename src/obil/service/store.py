@@ -77,7 +77,7 @@ class Writing:
         )
         found = self.lock(name)
         if found is None:
-            raise InvalidInputError(f"the stream {name!r} was erased just now")
+            raise NotStoredError(f"the stream {name!r} was erased just now, nothing of this request was kept")
         return found
 
     def save_stream(self, row: StreamRow) -> None:
@@ -136,6 +136,11 @@ class Writing:
             if not found:
                 return
             seq = found[-1][0]
+
+    def snapshot_seq(self, stream: int) -> int:
+        """Return the event after which a stream was last packed, 0 where it never was."""
+        found = self._run("SELECT seq FROM snapshots WHERE stream = ?", (stream,))
+        return int(found[0][0]) if found else 0
 
     def snapshot(self, stream: int) -> Snapshot | None:
         """Return where a stream stood when it was last packed."""

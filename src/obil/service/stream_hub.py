@@ -4,11 +4,13 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from obil.errors import ObilError
 from obil.model.ratio_model import RatioModel
+from obil.service.decided_together import RowsToDecide
 from obil.service.erasure import erase_rows
 from obil.service.group_commit import Birth, GroupCommit
 from obil.service.live_stream import LiveStream, score
@@ -26,7 +28,7 @@ from obil.service.operations import (
     StreamSettings,
     StreamSummary,
 )
-from obil.service.refusals import ModelRefusedError, NotStoredError, StreamExistsError, UnknownStreamError
+from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedError, StreamExistsError, UnknownStreamError
 from obil.service.replay import fresh_online, replay, same_settings, settled
 from obil.service.store import Store, StreamRow, Writing
 from obil.service.stored_event import CREATED, StoredEvent, read_record, write_record
@@ -100,17 +102,17 @@ class StreamHub:
         """Decide rows, let them vote, and return when they are safe on disk."""
         if not self._store_inputs and rows.inputs is not None:
             rows = Rows(rows.table, rows.n_rows, rows.ids)
-        apart = None
+        work = RowsToDecide(rows, sender)
         if rows.n_rows > SCORE_APART:
             version = self._version
-            apart = version, await asyncio.to_thread(score, rows, self._shelf.get(version))
+            work = replace(work, scored=await asyncio.to_thread(score, rows, self._shelf.get(version)), version=version)
 
         def act(live: LiveStream, session: Writing, at: float) -> Decided:
-            current = apart is not None and apart[0] == live.version
-            scored = apart[1] if apart is not None and current else score(rows, live.online.model)
+            current = work.scored is not None and work.version == live.version
+            scored = work.scored if work.scored is not None and current else score(rows, live.online.model)
             return live.decide(rows, scored, sender, session, at)
 
-        decided: Decided = await self._writer.do(stream, act, creates=Birth(self._settled, sender.by))
+        decided: Decided = await self._writer.do(stream, act, creates=Birth(self._settled, sender.by), work=work)
         return decided
 
     async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> Labelled:
@@ -195,12 +197,19 @@ class StreamHub:
     async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
         """Read the model folder again; refuse a model that the gate refuses."""
         try:
-            self._version = await asyncio.to_thread(self._shelf.take_from_folder)
-        except ModelRefusedError:
+            version = self._version = await asyncio.to_thread(self._shelf.take_from_folder)
+        except RefusedError:  # by the gate, or by a store that is away
             raise
         except (ObilError, OSError) as error:
             raise ModelRefusedError(f"the model cannot be read: {error}") from None
-        return self.model_card
+        return self._shelf.card(version)
+
+    def follow_model(self) -> None:
+        """Take the version that another process has reloaded; else rows would be read by the columns of the old one."""
+        current = self._shelf.current_version()
+        if current is not None and current != self._version:
+            self._shelf.get(current)
+            self._version = current
 
     async def ready(self) -> bool:
         """Return whether decisions can be taken and kept."""
@@ -228,21 +237,30 @@ class StreamHub:
 
     def _open(self, name: str, live: LiveStream | None, session: Writing, birth: Birth | None) -> LiveStream:
         """Bring a stream up to what the store holds and to the current version, making it where that was asked for."""
-        current = session.meta(CURRENT) or self._version
-        self._version = current  # another process may have taken a new one
         row = session.lock(name)
         if row is None:
             if birth is None:
                 raise UnknownStreamError(f"there is no stream {name!r}")
-            row = session.add_stream(name, time.time(), current)
-        if live is None or live.row.id != row.id:
+            row = session.add_stream(name, time.time(), self._version)
+        # behind the lock: one that was read before it may be older than what another process has given the stream
+        self._version = current = session.meta(CURRENT) or self._version
+        if live is None or not self._catch_up(live, row, session):
             live = self._read(row, session, birth, current)
-        elif live.row.seq != row.seq:  # another process has served it since
-            replay(live.online, session.events_after(row.id, live.row.seq), self._shelf.get)
-            live.row, live.version = row, row.model
         if live.version != current:
             live.take_model(current, self._shelf.get(current), session, time.time())
         return live
+
+    def _catch_up(self, live: LiveStream, row: StreamRow, session: Writing) -> bool:
+        """Do again what other processes did to a stream since; return whether it could be done in memory."""
+        if live.row == row:
+            return True
+        if (live.row.id, live.row.created) != (row.id, row.created) or live.row.seq >= row.seq:
+            return False  # erased and made again, or the store is one that was put back
+        if session.snapshot_seq(row.id) > live.row.seq:
+            return False  # what is older than a snapshot may be erased, or changed where a row was
+        self._replayed(live.online, row, live.row.seq, session)
+        live.follow(row)
+        return True
 
     def _read(self, row: StreamRow, session: Writing, birth: Birth | None, current: str) -> LiveStream:
         """Make a new stream, or bring one back: the last snapshot, and what happened since."""
@@ -251,14 +269,25 @@ class StreamHub:
             online, sender = self._fresh_online(current, settings), "service" if birth is None else birth.by
             born = write_record({"settings": dict(settings), "model": current})
             session.append(row.id, StoredEvent(1, row.created, CREATED, sender, None, None, 0, 0, born))
-            return LiveStream(row._replace(seq=1), online, current, snapshot_seq=0)
+            return LiveStream(row._replace(seq=1, model=current), online, current, snapshot_seq=0, made=True)
         snapshot = session.snapshot(row.id)
         packed = None if snapshot is None else unpack_stream(self._shelf.get(snapshot.model), snapshot.state)
         seq = 0 if snapshot is None else snapshot.seq
-        online = replay(packed, session.events_after(row.id, seq), self._shelf.get)
+        return LiveStream(row, self._replayed(packed, row, seq, session), row.model, snapshot_seq=seq)
+
+    def _replayed(
+        self, online: OnlineClassifier | None, row: StreamRow, seq: int, session: Writing
+    ) -> OnlineClassifier:
+        """Return a stream that stood after event `seq` as its row says it stands now."""
+        events = session.events_after(row.id, seq)
+        if len(events) != row.seq - seq:
+            raise NotStoredError(
+                f"the log of {row.name!r} holds {len(events)} events after its event {seq}, {row.seq - seq} happened"
+            )
+        online = replay(online, events, self._shelf.get)
         if online.n_rows != row.n_rows:
             raise NotStoredError(f"the log of {row.name!r} holds {online.n_rows} rows, {row.n_rows} were decided")
-        return LiveStream(row, online, row.model, snapshot_seq=seq)
+        return online
 
     def _fresh_online(self, version: str, settings: Mapping[str, Any]) -> OnlineClassifier:
         """Return a stream that has seen no row: unpacking one is ten times quicker than making it."""
