@@ -75,6 +75,8 @@ class SqliteDatabase:
                 with suppress(OSError, sqlite3.Error):  # a full disk is told to those who write
                     if log.stat().st_size > FOLD_BYTES:
                         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                        with self._writing:  # the little that came meanwhile, so that the log starts anew
+                            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)

@@ -1,0 +1,1 @@
+"""Kill the service under load, again and again, and count what was lost: `make test-crash`."""
