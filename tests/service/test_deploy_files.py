@@ -2,6 +2,8 @@
 
 import configparser
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,13 @@ def test_every_alert_has_a_name_a_severity_and_a_sentence(rules: list[dict[str, 
         assert rule["annotations"]["summary"]
 
 
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (of Prometheus) is not installed")
+def test_prometheus_reads_the_alerts() -> None:
+    rules = DEPLOY / "prometheus" / "obil_alerts.yml"
+    ran = subprocess.run(["promtool", "check", "rules", str(rules)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_the_routes_and_statuses_in_alerts_are_real(rules: list[dict[str, Any]], served: Served) -> None:
     paths = served.client.get("/openapi.json").json()["paths"]
     text = " ".join(rule["expr"] for rule in rules)
@@ -109,7 +118,7 @@ def test_proxies_pass_events_on_at_once_and_take_bodies_as_large_as_the_service(
     (pattern,) = re.findall(r"location ~ (\S+) \{[^}]*proxy_buffering off", nginx)
     assert all(re.search(pattern, path) for path in ("/v1/events", "/v1/streams/shop-7/events"))
     assert not re.search(pattern, "/v1/streams/events")
-    assert re.search(r"proxy_set_header Host \$host;", nginx)
+    assert re.search(r"proxy_set_header Host \$http_host;", nginx)
     megabytes = int(re.findall(r"client_max_body_size (\d+)m;", nginx)[0])
     assert megabytes * 2**20 >= ServiceSettings().max_body_bytes
     caddy = (DEPLOY / "caddy" / "Caddyfile").read_text()
