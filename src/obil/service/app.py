@@ -65,6 +65,7 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
         metrics=metrics,
         max_body_bytes=settings.max_body_bytes,
     )
+    app.state.edge = edge
     install_error_answers(app)
     for routes in (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes):
         router = routes(edge)

@@ -34,7 +34,9 @@ class Authentication:
             return ANONYMOUS
         record = await self._record(authorization)
         if scope is not None and scope not in record.scopes:
-            raise WrongScopeError(f"this needs a key with the scope {scope}, got one with {', '.join(record.scopes)}")
+            raise WrongScopeError(
+                f"this needs a key with the scope {scope}, got one with {', '.join(record.scopes)}", caller=record.name
+            )
         return record.name
 
     async def _record(self, authorization: bytes) -> KeyRecord:

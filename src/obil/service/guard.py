@@ -80,6 +80,7 @@ class Guard:
             caller = scope[CALLER] = await self._authentication.caller(headers.authorization, needed)
             await self._app(scope, self._limited(headers.length, receive), send_guarded)
         except RefusedError as error:
+            caller = getattr(error, "caller", caller)
             await _refuse(send_guarded, error.status, error.code, str(error), error.where, request_id)
         except ClientDisconnect:
             status = _GONE

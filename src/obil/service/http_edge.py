@@ -25,6 +25,7 @@ class HttpEdge:
     def __init__(self, streams: Streams, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
         self.streams, self.settings, self.metrics = streams, settings, metrics
         self.watchers = 0
+        self.stopping = False  # who watches events is let go, or the server would wait for them in vain
         self._reader = RowReader(streams.model)
         self._writer = DecisionWriter(streams.model.classes_.tolist())
 

@@ -52,6 +52,7 @@ class LiveStream:
         self.made, self.erased = made, False  # in the transaction that is under way
         self._classes: list[Any] = online.model.classes_.tolist()
         self._numbers = {label: number for number, label in enumerate(self._classes)}
+        self._positive = None if online.positive is None else self._numbers[online.positive]
 
     def decide(
         self, rows: Rows, scored: tuple[FloatArray, FloatArray | None], sender: Sender, session: Writing, at: float
@@ -181,6 +182,7 @@ class LiveStream:
             reachable=(rows.flags & REACHABLE) > 0,
             trusted=(rows.flags & TRUSTED) > 0,
             repeated=True,
+            positive=self._positive,
         )
 
     def _as_decided(self, decisions: Decisions, first: int) -> Decided:
@@ -195,6 +197,7 @@ class LiveStream:
             thresholds=decisions.thresholds,
             reachable=decisions.reachable,
             trusted=decisions.trusted,
+            positive=self._positive,
         )
 
     def _log(

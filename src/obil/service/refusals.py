@@ -54,6 +54,10 @@ class WrongScopeError(RefusedError):
 
     status, code = 403, "wrong_scope"
 
+    def __init__(self, message: str, *, caller: str) -> None:
+        super().__init__(message)
+        self.caller = caller  # for the log
+
 
 class ForeignHostError(RefusedError):
     """The Host or the Origin of the request is not this service's."""

@@ -69,11 +69,15 @@ def event_routes(edge: HttpEdge) -> APIRouter:
 
 
 async def event_lines(
-    news: Callable[[], Any], *, poll_seconds: float = POLL_SECONDS, alive_seconds: float = ALIVE_SECONDS
+    news: Callable[[], Any],
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+    poll_seconds: float = POLL_SECONDS,
+    alive_seconds: float = ALIVE_SECONDS,
 ) -> AsyncIterator[bytes]:
     """Yield what there is of news, and now and then a sign of life."""
     silent = 0.0
-    while True:
+    while not stopping():
         try:
             event = await news()
         except UnknownStreamError:  # it was erased
@@ -94,7 +98,7 @@ def _watched(edge: HttpEdge, news: Callable[[], Any]) -> Response:
     async def lines() -> AsyncIterator[bytes]:
         edge.watchers += 1
         try:
-            async for line in event_lines(news):
+            async for line in event_lines(news, stopping=lambda: edge.stopping):
                 yield line
         finally:
             edge.watchers -= 1

@@ -52,7 +52,7 @@ def run_service(
     )
     gc.collect()
     gc.freeze()  # what was loaded stays: looking through it again would hold up every request for a while
-    _Server(config, announce).run()
+    _Server(config, app, announce).run()
 
 
 def open_service(
@@ -86,17 +86,21 @@ def open_service(
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens once it does."""
+    """Says where it listens once it does, and lets go of who watches events when it stops."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[str], None] | None) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, announce: Callable[[str], None] | None) -> None:
         super().__init__(config)
-        self._announce = announce
+        self._app, self._announce = app, announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._announce is not None and self.started:
             host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
             self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.state.edge.stopping = True
+        await super().shutdown(sockets)
 
 
 def _lifespan(hub: StreamHub, settings: ServiceSettings) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
