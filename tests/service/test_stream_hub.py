@@ -132,6 +132,18 @@ def test_comes_back_exactly_after_a_stop_and_after_being_idle(start: Start) -> N
     np.testing.assert_array_equal(decide(again, rows[200:210]).priors, twin.decide_many(rows[200:210]).priors)
 
 
+def test_a_stream_in_memory_is_not_read_again_and_follows_what_another_process_does(start: Start) -> None:
+    one, two, (rows, _) = start(), start(), gaussian_rows(40, 0.3, 7)
+    decide(one, rows[:10])
+    kept = one._writer._streams["shop"]
+    decide(one, rows[10:20])
+    assert one._writer._streams["shop"] is kept  # what it wrote is what it reads
+    decide(two, rows[20:30])
+    decide(one, rows[30:])
+    assert one._writer._streams["shop"] is kept
+    assert state_of(one) == state_of(two)
+
+
 def test_the_log_replayed_from_its_first_event_gives_the_state_bit_for_bit(
     folder: Path, start: Start, url: str
 ) -> None:

@@ -24,7 +24,7 @@ from obil.service.routes_labels import label_routes
 from obil.service.routes_model import model_routes
 from obil.service.routes_streams import stream_routes
 from obil.service.service_settings import ServiceSettings
-from obil.service.straight_route import add_straight_routes
+from obil.service.straight_route import StraightRoutes
 
 BUSIEST = ("/v1/streams/{stream}/decisions", "/v1/streams/{stream}/labels")
 _ABOUT = (
@@ -58,21 +58,21 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.add_middleware(
-        Guard,
+    install_error_answers(app)
+    makers = (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes)
+    routers = [make(edge) for make in makers]
+    for router in routers:
+        app.include_router(router)
+    app.include_router(page_routes())
+    _document(app, streams, needs_keys=settings.needs_keys)
+    app.middleware_stack = Guard(  # before all that the framework puts in front of its routes
+        app.build_middleware_stack(),
         hosts=HostCheck(settings.host_names),
         authentication=Authentication(keys, required=settings.needs_keys, cache_seconds=settings.key_cache_seconds),
         metrics=metrics,
         max_body_bytes=settings.max_body_bytes,
+        straight=StraightRoutes(routers, BUSIEST),
     )
-    app.state.edge = edge
-    install_error_answers(app)
-    for routes in (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes):
-        router = routes(edge)
-        add_straight_routes(app, router, BUSIEST)
-        app.include_router(router)
-    app.include_router(page_routes())
-    _document(app, streams, needs_keys=settings.needs_keys)
     return app
 
 

@@ -8,15 +8,17 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from obil.errors import InvalidInputError
 from obil.service.authentication import ANONYMOUS, Authentication
 from obil.service.error_answers import REQUEST_ID, error_body, refusal_headers
 from obil.service.host_check import HostCheck
 from obil.service.metrics import ServiceMetrics
 from obil.service.refusals import BadInputError, RefusedError, TooLargeError
 from obil.service.route_scopes import needed_scope
+from obil.service.straight_route import StraightRoutes
 
 CALLER = "obil.caller"  # its place in the scope of a request
 CONTENT_POLICY = (
@@ -48,7 +50,9 @@ class Guard:
         authentication: Authentication,
         metrics: ServiceMetrics,
         max_body_bytes: int,
+        straight: StraightRoutes | None = None,
     ) -> None:
+        self._straight = StraightRoutes((), ()) if straight is None else straight
         self._app, self._hosts, self._authentication, self._metrics = app, hosts, authentication, metrics
         self._max_body_bytes = max_body_bytes
         self._prefix, self._numbers = os.urandom(6).hex(), count(1)  # an id of its own for each request, cheaply
@@ -78,10 +82,19 @@ class Guard:
             self._hosts.require(headers.hosts, headers.origins)
             needed = needed_scope(scope["method"], scope["path"])
             caller = scope[CALLER] = await self._authentication.caller(headers.authorization, needed)
-            await self._app(scope, self._limited(headers.length, receive), send_guarded)
+            limited = self._limited(headers.length, receive)
+            straight = self._straight.find(scope["method"], scope["path"])
+            if straight is None:
+                await self._app(scope, limited, send_guarded)
+            else:
+                scope["route"], scope["path_params"] = straight[0], {"stream": straight[1]}
+                answer = await straight[0].endpoint(Request(scope, limited))
+                await answer(scope, limited, send_guarded)
         except RefusedError as error:
             caller = getattr(error, "caller", caller)
             await _refuse(send_guarded, error.status, error.code, str(error), error.where, request_id)
+        except InvalidInputError as error:
+            await _refuse(send_guarded, 422, "bad_input", str(error), None, request_id)
         except ClientDisconnect:
             status = _GONE
         except Exception as error:  # a bug: the caller learns its request's id and nothing else

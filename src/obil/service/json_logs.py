@@ -40,6 +40,8 @@ class JsonFormatter(logging.Formatter):
 
 def set_up_json_logs(level: str = "info", *, stream: TextIO | None = None) -> logging.Handler:
     """Send what obil logs to a stream, standard error if None, and nowhere else; return the handler."""
+    # a record need not carry what no line shows; each would be looked up for every request
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter())
     logger = logging.getLogger("obil")

@@ -34,8 +34,8 @@ from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.packed_state import pack_stream
 
-SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 4_096, 2_048  # a stream that comes back replays no more than about so many
-POINT_ROWS, POINT_SECONDS = 128, 5.0  # a history has no more points than that
+SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # a stream that comes back replays no more than about so many
+POINT_ROWS, POINT_SECONDS = 500, 5.0  # a history has no more points than that
 TRUSTED, REACHABLE = 1, 2
 
 
