@@ -1,0 +1,65 @@
+"""Keep what a driver knows between micro-batches in one file, replaced whole: a crash leaves the old or the new."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from obil.arrays import FloatArray, as_prior
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.spark.batch_bank import BatchBank
+
+KIND = "obil_batches"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AfterBatch:
+    """A tracker that has absorbed a micro-batch, with the batch's number and the prior it was decided with.
+
+    The last two let a batch that Spark repeats after a crash be decided as before and absorbed once.
+    """
+
+    batch_id: int
+    decided_with: FloatArray  # (K,)
+    bank: BatchBank
+
+
+def read_after(path: Path) -> AfterBatch | None:
+    """Return what the file says, None where there is none yet."""
+    if not path.exists():
+        return None
+    try:
+        saved: Any = json.loads(path.read_text(encoding="utf-8"))
+        if saved["kind"] != KIND or saved["format"] != FORMAT:
+            raise InvalidStateError(f"{path} is not the state of a stream of batches")
+        prior = as_prior(saved["decided_with"])
+        return AfterBatch(int(saved["batch"]), prior, BatchBank.from_state(saved["bank"]))
+    except (KeyError, TypeError, ValueError, InvalidInputError) as error:
+        if isinstance(error, InvalidStateError):
+            raise
+        raise InvalidStateError(f"{path} is damaged: {type(error).__name__}") from None
+
+
+def write_after(path: Path, after: AfterBatch) -> None:
+    """Replace the file, whole or not at all, and on disk before this returns."""
+    saved = {
+        "kind": KIND,
+        "format": FORMAT,
+        "batch": after.batch_id,
+        "decided_with": after.decided_with.tolist(),
+        "bank": after.bank.state(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(saved, file, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too, has to outlive a power cut
+    finally:
+        os.close(folder)

@@ -1,0 +1,61 @@
+"""Lay out what was decided as columns of a table: numbers where there are two classes, arrays where there are more."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, LongType, StringType, StructField
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError
+from obil.model.ratio_model import RatioModel
+
+_KINDS: dict[str, DataType] = {"b": BooleanType(), "i": LongType(), "u": LongType(), "f": DoubleType()}
+
+
+def class_type(model: RatioModel) -> DataType:
+    """Return the Spark type of the model's classes."""
+    return _KINDS.get(model.classes_.dtype.kind, StringType())
+
+
+def share_type(model: RatioModel) -> DataType:
+    """Return the Spark type of a log ratio, a posterior or a prior: one number for two classes, (K,) for more."""
+    return DoubleType() if model.n_classes == 2 else ArrayType(DoubleType())
+
+
+def share_values(values: FloatArray) -> Any:
+    """Return (n, K) as a column: of two classes the second's number, of more the whole row."""
+    return values[:, 1] if values.shape[1] == 2 else list(values)
+
+
+def class_values(labels: npt.NDArray[Any]) -> Any:
+    """Return the user's classes as a column Arrow takes."""
+    return labels if labels.dtype.kind in "biuf" else labels.astype(object)
+
+
+def scored_fields(model: RatioModel) -> list[StructField]:
+    """Return the columns that scoring adds."""
+    return [
+        StructField("log_ratio", share_type(model)),
+        StructField("posterior", share_type(model)),
+        StructField("decision", class_type(model)),
+    ]
+
+
+def as_binary(values: FloatArray) -> list[bytes]:
+    """Return each row of numbers as its bytes: nothing is rounded, and many rows are read back at once."""
+    rows = np.ascontiguousarray(values, dtype="<f8").reshape(len(values), -1)
+    data, width = rows.tobytes(), 8 * rows.shape[1]
+    return [data[i * width : (i + 1) * width] for i in range(len(rows))]
+
+
+def from_binary(values: Any, *shape: int) -> FloatArray:
+    """Return rows whose bytes were kept, (n, *shape)."""
+    return np.frombuffer(b"".join(values), dtype="<f8").reshape(-1, *shape).astype(np.float64)
+
+
+def require_free(names: list[str], taken: list[str]) -> None:
+    """Refuse to add a column whose name a table has already."""
+    clash = sorted(set(names) & set(taken))
+    if clash:
+        raise InvalidInputError(f"the table has a column {clash[0]!r} already: rename it, this name is for the result")

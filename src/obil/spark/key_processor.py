@@ -1,0 +1,59 @@
+"""Run one online classifier a key inside Spark's state store."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from obil.spark.key_rows import RowLayout, decided_rows
+from obil.spark.key_state import KeyRestorer, packed
+from obil.spark.shipped_model import ShippedModel
+
+STREAM, PENDING = "stream", "pending"
+
+
+class KeyProcessor(StatefulProcessor):
+    """Restores the stream of a key, decides its rows, and puts it back; Spark commits all keys at once.
+
+    What waits for labels is a state variable of its own: it grows with the rows, the stream itself does not.
+    """
+
+    def __init__(
+        self,
+        shipped: ShippedModel,
+        replaced: tuple[ShippedModel, ...],
+        fresh: tuple[bytes, bytes],
+        layout: RowLayout,
+        key_columns: list[str],
+        expire_after_ms: int | None,
+    ) -> None:
+        self._shipped, self._replaced, self._fresh = shipped, replaced, fresh
+        self._layout, self._key_columns, self._expire_after_ms = layout, key_columns, expire_after_ms
+        self._restorer: KeyRestorer | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state variables."""
+        self._stream = handle.getValueState(STREAM, "model string, data binary", self._expire_after_ms)
+        self._pending = handle.getValueState(PENDING, "data binary", self._expire_after_ms)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802
+        """Decide the rows of one key in a micro-batch."""
+        if self._restorer is None:
+            self._restorer = KeyRestorer(self._shipped, self._replaced, self._fresh)
+        known, pending = self._stream.get(), self._pending.get()
+        if known is None or pending is None:
+            online = self._restorer.fresh()
+        else:
+            online = self._restorer.restored(str(known[0]), bytes(known[1]), bytes(pending[0]))
+        chunks = list(rows)
+        table = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
+        for columns in decided_rows(online, table, self._layout):
+            keys = dict(zip(self._key_columns, key, strict=True))
+            yield pd.DataFrame(keys | columns, index=range(len(columns["decision"])))
+        stream, waiting = packed(online)
+        self._stream.update((self._restorer.name, stream))
+        self._pending.update((waiting,))
+
+    def close(self) -> None:
+        """Keep nothing: what a key knows lies in the state store."""

@@ -1,0 +1,200 @@
+"""Decide many keyed streams with Structured Streaming: one online classifier a key, exactly once."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # what every Spark program calls it
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from obil.arrays import PriorLike
+from obil.bayes.costs import Costs
+from obil.errors import InvalidInputError
+from obil.model.ratio_model import RatioModel
+from obil.monitor import LabelShiftMonitor
+from obil.policy import Policy
+from obil.prior import PriorTracker
+from obil.spark.decision_columns import as_binary, class_type, require_free, share_type
+from obil.spark.feature_columns import feature_columns, model_input
+from obil.spark.key_processor import KeyProcessor
+from obil.spark.key_rows import DECIDED, ID, LABEL, PROPENSITY, RATIOS, TIME, VIEWS, RowLayout
+from obil.spark.key_state import packed
+from obil.spark.shipped_model import ShippedModel
+from obil.stream.online_classifier import HORIZON, OnlineClassifier
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def stream(
+    df: DataFrame,
+    model: Any,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    id: str | None = None,  # noqa: A002  # the word users know
+    label: str | None = None,
+    propensity: str | None = None,
+    costs: Costs | None = None,
+    policy: Policy | None = None,
+    tracker: PriorTracker | None = None,
+    prior: PriorLike | Mapping[Any, float] | None = None,
+    positive: Any = None,
+    monitor: bool | LabelShiftMonitor = True,
+    horizon: int = HORIZON,
+    silence: Any = None,
+    expire_after: timedelta | None = None,
+    features: Sequence[str] | None = None,
+    trusted: Collection[str] = (),
+    replaces: Sequence[Any] = (),
+) -> DataFrame:
+    """Return the decisions on a keyed stream: each key has its own prior, which its rows vote on.
+
+    Rows and late labels are one input: where `label` is null a line is a row to decide, elsewhere it is the true
+    label of the row with that `id`. Inside a micro-batch the lines of a key are taken by time, from one batch to the
+    next in the order they come. Given the same log ratios, the decisions are bit for bit those of an
+    `OnlineClassifier` for each key.
+
+    Parameters
+    ----------
+    df
+        A streaming table, or a plain one: then every key starts anew.
+    model
+        A model folder, a fitted classifier, or what `obil.load` returns.
+    key, time
+        The columns that name the stream of a row and order it.
+    id, label, propensity
+        The columns that name a row, its true label and the probability that it was asked for; without `id` rows are
+        numbered, and no label can come.
+    costs, policy, tracker, prior, positive, monitor, horizon, silence
+        As for `OnlineClassifier`; a key that comes up first is started with them. Costs and policy are the query's:
+        changed between two runs, they hold for every key from the next row on.
+    expire_after
+        How long a key may be idle, by the cluster's clock, until it is forgotten; None forgets none.
+    features, trusted
+        As for `score`.
+    replaces
+        Models that earlier runs of this query had, newest last: priors carry over to the new one.
+
+    Returns
+    -------
+    DataFrame
+        The key, time and id of each row, with `log_ratio`, `prior`, `posterior`, `threshold`, `decision`, `trusted`.
+
+    Notes
+    -----
+    The state store has to be RocksDB's for this operator, and is set so in the session where it is not.
+    """
+    shipped = ShippedModel.of(model, trusted=trusted)
+    fitted = shipped.load()
+    keys = [key] if isinstance(key, str) else list(key)
+    if label is not None and id is None:
+        raise InvalidInputError("labels find their rows by id: name its column by id=")
+    missing = [name for name in (*keys, time, id, label, propensity) if name is not None and name not in df.columns]
+    if missing or not keys:
+        raise InvalidInputError(f"columns are missing: {', '.join(missing) or 'a key'}; there are {df.columns}")
+    given = [*keys, time, id or "id"]
+    require_free([*DECIDED, *(["id"] if id is None else [])], [*keys, time, *([] if id is None else [id])])
+    names = feature_columns(df, fitted, features)
+    settings: dict[str, Any] = {"costs": costs, "policy": policy, "tracker": tracker, "prior": prior}
+    settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "silence": silence}
+    online = OnlineClassifier(fitted, **settings)
+    layout = RowLayout(
+        n_classes=fitted.n_classes,
+        n_views=int(getattr(online.tracker, "n_views", 0)),
+        has_ids=id is not None,
+        has_labels=label is not None,
+        has_propensities=propensity is not None,
+    )
+    key_columns = [f"obil_key{i}" for i in range(len(keys))]
+    wanted = {time: TIME, id: ID, label: LABEL, propensity: PROPENSITY}
+    internal = [F.col(f"`{name}`").alias(inner) for name, inner in zip(keys, key_columns, strict=True)]
+    time_type = df.schema[time].dataType
+    for name, inner in wanted.items():
+        if name is not None:
+            internal.append((_as_number(name, time_type) if inner == TIME else F.col(f"`{name}`")).alias(inner))
+    inputs = df.select(*internal, *(f"`{name}`" for name in names))
+    rows = _scored(inputs, shipped, names, layout)
+    old = tuple(ShippedModel.of(one, trusted=trusted) for one in replaces)
+    expire_ms = None if expire_after is None else _milliseconds(expire_after)
+    processor = KeyProcessor(shipped, old, packed(online), layout, key_columns, expire_ms)
+    if df.sparkSession.conf.get(PROVIDER, "") != ROCKS_DB:
+        df.sparkSession.conf.set(PROVIDER, ROCKS_DB)
+    id_type: DataType = LongType() if id is None else df.schema[id].dataType
+    fields = [StructField(inner, df.schema[name].dataType) for name, inner in zip(keys, key_columns, strict=True)]
+    fields += [StructField(TIME, rows.schema[TIME].dataType), StructField(ID, id_type), *_decided_fields(fitted)]
+    decided = rows.groupBy(*key_columns).transformWithStateInPandas(
+        processor, StructType(fields), "append", "None" if expire_ms is None else "ProcessingTime"
+    )
+    restored = [F.col(inner).alias(name) for inner, name in zip([*key_columns, TIME, ID], given, strict=True)]
+    restored[len(keys)] = _as_time(time_type).alias(time)
+    return decided.select(*restored, *DECIDED)
+
+
+def _scored(inputs: DataFrame, shipped: ShippedModel, names: list[str], layout: RowLayout) -> DataFrame:
+    """Score rows before they are sent to their keys: in large batches, and only log ratios travel."""
+    broadcast = shipped.broadcast(inputs.sparkSession.sparkContext)
+    kept = [field for field in inputs.schema.fields if field.name.startswith("obil_")]
+    extra = [RATIOS, *([VIEWS] if layout.n_views else [])]
+
+    def scored(tables: Iterator[Any]) -> Iterator[Any]:
+        model: RatioModel = broadcast.value.load()
+        for table in tables:
+            found = table[[field.name for field in kept]].copy()
+            for name in extra:
+                found[name] = pd.Series([None] * len(table), dtype=object, index=table.index)
+            to_score = table[LABEL].isna() if layout.has_labels else pd.Series(True, index=table.index)
+            if to_score.any():
+                rows = model_input(table[to_score], names, model)
+                found.loc[to_score, RATIOS] = _objects(as_binary(model.log_ratios(rows)))
+                if layout.n_views:
+                    found.loc[to_score, VIEWS] = _objects(as_binary(model.views(rows)))
+            yield found
+
+    return inputs.mapInPandas(scored, StructType([*kept, *(StructField(name, BinaryType()) for name in extra)]))
+
+
+def _objects(values: list[bytes]) -> Any:
+    return pd.Series(values, dtype=object).to_numpy()
+
+
+def _decided_fields(model: RatioModel) -> list[StructField]:
+    kinds: dict[str, DataType] = dict.fromkeys(DECIDED, share_type(model))
+    kinds |= {"threshold": DoubleType(), "decision": class_type(model), "trusted": BooleanType()}
+    return [StructField(name, kinds[name]) for name in DECIDED]
+
+
+def _as_number(name: str, kind: DataType) -> Column:
+    """Return a time as a number, which keeps its order and costs less to carry than a timestamp."""
+    column = F.col(f"`{name}`")
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return F.unix_micros(column.cast(TimestampType()))
+    if not isinstance(kind, NumericType | StringType):
+        raise InvalidInputError(f"time must be a timestamp, a number or a text that sorts, got {kind.simpleString()}")
+    return column
+
+
+def _as_time(kind: DataType) -> Column:
+    is_timestamp = isinstance(kind, TimestampType | TimestampNTZType)
+    return F.timestamp_micros(F.col(TIME)).cast(kind) if is_timestamp else F.col(TIME)
+
+
+def _milliseconds(duration: timedelta) -> int:
+    milliseconds = round(duration.total_seconds() * 1_000)
+    if milliseconds <= 0:
+        raise InvalidInputError(f"expire_after must be a positive duration, got {duration!r}")
+    return milliseconds

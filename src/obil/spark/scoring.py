@@ -1,0 +1,78 @@
+"""Score a table: log ratio, posterior at a given prior, and decision, beside the columns that are there."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from obil.arrays import PriorLike
+from obil.bayes.costs import Costs
+from obil.bayes.posterior import posterior
+from obil.errors import InvalidInputError
+from obil.policy import CostPolicy, Policy, policy_from_json
+from obil.spark.decision_columns import class_values, require_free, scored_fields, share_values
+from obil.spark.feature_columns import feature_columns, model_input
+from obil.spark.shipped_model import ShippedModel
+from obil.stream.decision_rule import DecisionRule, class_number
+
+
+def score(
+    df: DataFrame,
+    model: Any,
+    *,
+    prior: PriorLike | Mapping[Any, float] | None = None,
+    costs: Costs | None = None,
+    policy: Policy | None = None,
+    positive: Any = None,
+    features: Sequence[str] | None = None,
+    trusted: Collection[str] = (),
+) -> DataFrame:
+    """Return the table with the columns `log_ratio`, `posterior` and `decision` added.
+
+    Parameters
+    ----------
+    df
+        Any table, streaming ones too: a row is scored by itself.
+    model
+        A model folder, a fitted classifier, or what `obil.load` returns. Its files are broadcast once an executor.
+    prior
+        The prior to decide at, such as one `estimate_prior` found; the training prior if None.
+    costs, policy, positive
+        As for `OnlineClassifier`.
+    features
+        The columns a model fitted without names reads, in its order, or one column of arrays.
+    trusted
+        Further types of a wrapped estimator that you vouch for, as for `obil.load`.
+
+    Notes
+    -----
+    With two classes `log_ratio` and `posterior` are numbers, of `classes_[1]`; with more they are arrays in the
+    order of the classes.
+    """
+    shipped = ShippedModel.of(model, trusted=trusted)
+    fitted = shipped.load()
+    names = feature_columns(df, fitted, features)
+    fields = scored_fields(fitted)
+    require_free([field.name for field in fields], df.columns)
+    if costs is not None and policy is not None:
+        raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
+    number = class_number(positive, fitted)
+    settings = DecisionRule(fitted, CostPolicy(costs) if costs is not None else policy, number).policy.to_json()
+    at = (fitted.prior_ if prior is None else fitted.as_prior(prior)).tolist()
+    broadcast = shipped.broadcast(df.sparkSession.sparkContext)
+
+    def scored(tables: Iterator[Any]) -> Iterator[Any]:
+        model = broadcast.value.load()
+        rule = DecisionRule(model, policy_from_json(settings), number)
+        for table in tables:
+            if len(table):
+                ratios = model.log_ratios(model_input(table, names, model))
+                numbers, _, _ = rule.decide(ratios, np.tile(at, (len(ratios), 1)))
+                table["log_ratio"] = share_values(ratios)
+                table["posterior"] = share_values(posterior(ratios, at))
+                table["decision"] = class_values(model.classes_[numbers])
+                yield table
+
+    return df.mapInPandas(scored, StructType([*df.schema.fields, *fields]))

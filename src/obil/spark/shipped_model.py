@@ -1,0 +1,77 @@
+"""Ship a model to the workers of a cluster as the bytes of its folder, and load it there once a process."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pyspark import Broadcast, SparkContext
+
+from obil.errors import ModelFileError
+from obil.model.files import MANIFEST, load, save
+from obil.model.ratio_model import RatioModel
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedModel:
+    """The files of a model folder. What travels is their bytes: nothing is built from them before `load` checked it.
+
+    Equal fingerprints mean the same files and the same trust, so a process that holds one need not load the other.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    trusted: tuple[str, ...]
+    fingerprint: str
+
+    @classmethod
+    def of(cls, model: Any, *, trusted: Collection[str] = ()) -> "ShippedModel":
+        """Read the folder of a model, or write a fitted one to such a folder first."""
+        if isinstance(model, ShippedModel):
+            return model
+        if isinstance(model, str | os.PathLike):
+            return cls._read(Path(model), trusted)
+        with tempfile.TemporaryDirectory(prefix="obil-") as place:
+            save(model, Path(place) / "model")
+            return cls._read(Path(place) / "model", trusted)
+
+    @classmethod
+    def _read(cls, folder: Path, trusted: Collection[str]) -> "ShippedModel":
+        if not (folder / MANIFEST).is_file():
+            raise ModelFileError(f"{folder} is not a model folder: it holds no {MANIFEST}")
+        files = tuple((path.name, path.read_bytes()) for path in sorted(folder.iterdir()) if path.is_file())
+        digest = hashlib.sha256()
+        for name, content in files:
+            digest.update(f"{name}:{len(content)}:".encode() + content)
+        digest.update("\n".join(sorted(trusted)).encode())
+        return cls(files, tuple(sorted(trusted)), digest.hexdigest())
+
+    def load(self) -> RatioModel:
+        """Return the model, checked and built once in this process."""
+        return _loaded(self)
+
+    def broadcast(self, context: SparkContext) -> Broadcast["ShippedModel"]:
+        """Send the files to the executors, once for each model and application however often it is asked for."""
+        return _broadcast(context, self)
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShippedModel) and other.fingerprint == self.fingerprint
+
+
+@lru_cache(maxsize=16)
+def _broadcast(context: SparkContext, shipped: ShippedModel) -> Broadcast[ShippedModel]:
+    return context.broadcast(shipped)
+
+
+@lru_cache(maxsize=4)  # a query holds one model, or two while one replaces the other
+def _loaded(shipped: ShippedModel) -> RatioModel:
+    with tempfile.TemporaryDirectory(prefix="obil-") as place:
+        for name, content in shipped.files:
+            (Path(place) / Path(name).name).write_bytes(content)
+        return load(place, trusted=shipped.trusted)
