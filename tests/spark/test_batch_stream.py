@@ -1,0 +1,127 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.prior.evidence import BinaryEvidence
+from obil.spark import stream_batches
+from obil.spark.batch_bank import BatchBank
+from obil.spark.batch_file import AfterBatch, read_after, write_after
+from obil.spark.batch_stream import BatchFollower
+from tests.stream.cases import pair_model, pair_scores, triangle_model
+
+BARE: dict[str, Any] = {"costs": None, "policy": None, "positive": None, "features": ["score"], "trusted": ()}
+
+
+def follower(tmp_path: Path, write: Any, model: Any = None) -> BatchFollower:
+    return BatchFollower(model or pair_model(), write=write, state=tmp_path / "state", prior=0.1, settings=BARE)
+
+
+def run_batches(spark: Any, tmp_path: Path, n_batches: int, n_rows: int) -> tuple[list[float], BatchBank]:
+    """Run a query over `n_batches` files; return the priors it decided with and the same evidence in one process."""
+    model, alone, used = pair_model(), BatchBank(0.1), []
+    (tmp_path / "in").mkdir()
+    for number in range(n_batches):
+        scores = pair_scores(n_rows, 0.02 if number < n_batches // 2 else 0.3, number)
+        pd.DataFrame({"score": scores}).to_parquet(tmp_path / "in" / f"part-{number:04d}.parquet")
+        used.append(float(alone.prior[1]))
+        alone.absorb(BinaryEvidence.of(model.log_ratios(scores)))
+    df = spark.readStream.schema("score double").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    out = tmp_path / "out"
+    writer = stream_batches(
+        df.repartition(3),
+        model,
+        write=lambda batch, number: batch.coalesce(1).write.mode("overwrite").parquet(str(out / f"batch={number}")),
+        state=tmp_path / "state",
+        prior=0.1,
+        features=["score"],
+    )
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert query.exception() is None
+    decided = spark.read.parquet(str(out)).groupBy("batch").count().toPandas()
+    assert sorted(decided["batch"]) == list(range(n_batches))
+    assert (decided["count"] == n_rows).all()
+    return used, alone
+
+
+def test_each_batch_is_decided_with_what_the_ones_before_it_said(spark: Any, tmp_path: Path) -> None:
+    used, alone = run_batches(spark, tmp_path, 4, 300)
+    saved = read_after(tmp_path / "state")
+    assert saved is not None
+    assert saved.batch_id == 3
+    assert abs(saved.bank.prior[1] - alone.prior[1]) < 1e-9
+    for number, prior in enumerate(used):
+        rows = spark.read.parquet(str(tmp_path / "out" / f"batch={number}")).toPandas()
+        odds = np.log(rows["posterior"] / (1.0 - rows["posterior"])) - rows["log_ratio"]
+        np.testing.assert_allclose(odds, np.log(prior / (1.0 - prior)), atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+def test_after_200_micro_batches_the_prior_is_that_of_the_same_evidence_in_one_process(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Must show 4."""
+    _, alone = run_batches(spark, tmp_path, 200, 500)
+    saved = read_after(tmp_path / "state")
+    assert saved is not None
+    difference = abs(float(saved.bank.prior[1] - alone.prior[1]))
+    print(f"prior after 200 micro-batches: {saved.bank.prior[1]:.6f}, off by {difference:.2e}")  # noqa: T201
+    assert saved.bank.n_rows == 100_000
+    assert difference < 1e-9
+
+
+def test_a_repeated_batch_is_decided_as_before_and_absorbed_once(spark: Any, tmp_path: Path) -> None:
+    written: list[list[float]] = []
+    keep = lambda batch, _: written.append(batch.toPandas()["posterior"].tolist())  # noqa: E731
+    df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(200, 0.4, 1)})).coalesce(1)
+    first = follower(tmp_path, keep)
+    first(df, 0)
+    after = first.prior.tolist()
+    again = follower(tmp_path, keep)  # the process died before Spark had noted the batch as done
+    again(df, 0)
+    assert written[0] == written[1]
+    assert again.prior.tolist() == after
+    again(df, 1)
+    assert again.bank.n_rows == 400
+    assert written[2] != written[1]
+    with pytest.raises(InvalidStateError, match="another checkpoint"):
+        again(df, 0)
+
+
+def test_a_batch_whose_writing_failed_leaves_the_prior_alone(spark: Any, tmp_path: Path) -> None:
+    def fail(batch: Any, number: int) -> None:
+        raise RuntimeError("disk full")
+
+    df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(50, 0.4, 1)}))
+    follow = follower(tmp_path, fail)
+    before = follow.prior.tolist()
+    with pytest.raises(RuntimeError, match="disk full"):
+        follow(df, 0)
+    assert follow.prior.tolist() == before
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_state_file_is_replaced_whole_and_read_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "state"
+    bank = BatchBank(0.2)
+    write_after(path, AfterBatch(7, bank.prior, bank))
+    found = read_after(path)
+    assert found is not None
+    assert (found.batch_id, found.bank.state()) == (7, bank.state())
+    assert [one.name for one in path.parent.iterdir()] == ["state"]
+    for broken in ("", "{", "[]", json.dumps({"kind": "obil_batches", "format": 9}), json.dumps({"kind": "?"})):
+        path.write_text(broken)
+        with pytest.raises(InvalidStateError):
+            read_after(path)
+    assert read_after(tmp_path / "none") is None
+
+
+def test_three_classes_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="use stream with one constant key"):
+        follower(tmp_path, print, triangle_model())

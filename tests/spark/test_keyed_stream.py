@@ -1,0 +1,186 @@
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import obil
+from obil.errors import InvalidInputError
+from obil.prior import BayesBank
+from obil.spark import stream
+from obil.spark.key_state import KeyRestorer, packed
+from obil.spark.shipped_model import ShippedModel
+from tests.stream.cases import pair_model, pair_scores
+
+SCHEMA = "site string, at long, id string, score double, truth string"
+
+
+def lines_of(keys: int, rows: int, *, labels_every: int = 0) -> pd.DataFrame:
+    """Return rows of several keys, each at a prior of its own, with labels 20 rows late where asked for."""
+    parts = []
+    for key in range(keys):
+        scores = pair_scores(rows, 0.02 + 0.5 * key / keys, 100 + key)
+        ids = [f"{key}/{row}" for row in range(rows)]
+        part = pd.DataFrame({"site": f"s{key}", "at": 10 * np.arange(rows), "id": ids, "score": scores, "truth": None})
+        parts.append(part)
+        if labels_every:
+            told = part.iloc[::labels_every].copy()
+            told["at"], told["score"] = told["at"] + 205, np.nan
+            told["truth"] = np.where(part.iloc[::labels_every]["score"] > 1.0, "fraud", "fine")
+            parts.append(told)
+    return pd.concat(parts, ignore_index=True)
+
+
+def write_batches(lines: pd.DataFrame, folder: Path, n_batches: int, *, seed: int) -> None:
+    """Write files of one micro-batch each: time order across files inside a key, any order inside a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    ordered = lines.sort_values(["at", "id"], kind="stable")
+    # each key is cut at places of its own, so batches are ragged
+    ends = {key: np.sort(rng.integers(0, len(part) + 1, n_batches - 1)) for key, part in ordered.groupby("site")}
+    place = ordered.groupby("site").cumcount()
+    batch = [
+        int(np.searchsorted(ends[key], row, side="right")) for key, row in zip(ordered["site"], place, strict=True)
+    ]
+    for number, part in ordered.groupby(np.array(batch)):
+        shuffled = part.sample(frac=1.0, random_state=seed)
+        text = "\n".join(json.dumps(line) for line in _lines(shuffled)) + "\n"
+        (folder / f"part-{number:04d}.json").write_text(text)
+
+
+def _lines(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{k: v for k, v in line.items() if v is not None and v == v} for line in table.to_dict("records")]
+
+
+def run_query(spark: Any, source: Path, place: Path, model: Any, **settings: Any) -> pd.DataFrame:
+    df = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(source))
+    decided = stream(df, model, key="site", time="at", id="id", features=["score"], **settings)
+    writer = decided.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(str(place / "out"))
+    query.awaitTermination()
+    return spark.read.parquet(str(place / "out")).toPandas()
+
+
+def alone(lines: pd.DataFrame, model: Any, **settings: Any) -> dict[str, pd.DataFrame]:
+    """Return what an OnlineClassifier for each key decides, lines taken by time."""
+    found = {}
+    for key, part in lines.groupby("site"):
+        online, rows = obil.OnlineClassifier(model, **settings), []
+        for line in part.sort_values(["at", "id"], kind="stable").itertuples():
+            if line.truth is None:
+                decision = online.decide(line.score, id=line.id)
+                rows.append((line.id, decision.label, decision.prior[1], decision.posterior[1], decision.trusted))
+            else:
+                online.feedback(line.id, line.truth)
+        found[key] = pd.DataFrame(rows, columns=["id", "decision", "prior", "posterior", "trusted"]).set_index("id")
+    return found
+
+
+def assert_same(decided: pd.DataFrame, expected: dict[str, pd.DataFrame]) -> None:
+    assert len(decided) == sum(len(part) for part in expected.values())
+    for key, part in expected.items():
+        own = decided[decided["site"] == key].set_index("id").loc[part.index]
+        assert own["decision"].tolist() == part["decision"].tolist()
+        assert own["prior"].tolist() == part["prior"].tolist()  # bit for bit
+        assert own["posterior"].tolist() == part["posterior"].tolist()
+        assert own["trusted"].tolist() == part["trusted"].tolist()
+
+
+def test_decides_each_key_as_a_classifier_of_its_own_with_late_labels(spark: Any, tmp_path: Path) -> None:
+    lines = lines_of(3, 120, labels_every=7)
+    write_batches(lines, tmp_path / "in", 3, seed=0)
+    model = pair_model()
+    decided = run_query(spark, tmp_path / "in", tmp_path, model, label="truth", prior=0.1)
+    assert_same(decided, alone(lines, model, prior=0.1))
+
+
+def test_takes_a_plain_table_with_timestamps_and_several_key_columns(spark: Any) -> None:
+    lines = lines_of(2, 60)
+    table = lines.assign(region=1, when=pd.to_datetime(lines["at"], unit="s"))[["site", "region", "when", "score"]]
+    df = spark.createDataFrame(table)
+    settings: dict[str, Any] = {"tracker": BayesBank(), "monitor": False, "horizon": 0}
+    decided = stream(df, pair_model(), key=["site", "region"], time="when", features=["score"], **settings).toPandas()
+    assert list(decided.columns[:4]) == ["site", "region", "when", "id"]
+    expected = alone(lines, pair_model(), **settings)
+    for key, part in expected.items():
+        own = decided[decided["site"] == key].sort_values("when")
+        assert own["id"].tolist() == list(range(60))
+        assert own["prior"].tolist() == part["prior"].tolist()
+    assert decided["when"].max() == table["when"].max()
+
+
+def test_new_costs_and_a_new_model_take_over_in_a_running_query(spark: Any, tmp_path: Path) -> None:
+    lines = lines_of(2, 120)
+    model, other = pair_model(), pair_model(seed=5)
+    write_batches(lines[lines["at"] < 600], tmp_path / "in", 1, seed=0)
+    run_query(spark, tmp_path / "in", tmp_path, model, prior=0.1)
+    rest = tmp_path / "rest"
+    write_batches(lines[lines["at"] >= 600], rest, 1, seed=0)
+    (rest / "part-0000.json").rename(tmp_path / "in" / "part-0001.json")
+    costs = obil.Costs(false_positive=1.0, false_negative=50.0)
+    decided = run_query(spark, tmp_path / "in", tmp_path, other, prior=0.1, costs=costs, replaces=[model])
+    for key, part in lines.groupby("site"):
+        online = obil.OnlineClassifier(model, prior=0.1)
+        first, second = part[part["at"] < 600], part[part["at"] >= 600]
+        online.decide_many(first["score"].to_numpy(), ids=first["id"].tolist())
+        online.model = other
+        online.costs = costs
+        expected = online.decide_many(second["score"].to_numpy(), ids=second["id"].tolist())
+        own = decided[decided["site"] == key].set_index("id").loc[second["id"]]
+        assert own["decision"].tolist() == expected.labels.tolist()
+        assert own["prior"].tolist() == expected.priors[:, 1].tolist()
+
+
+def test_an_idle_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
+    lines = lines_of(1, 80)
+    write_batches(lines[lines["at"] < 400], tmp_path / "in", 1, seed=0)
+    settings: dict[str, Any] = {"prior": 0.1, "expire_after": timedelta(milliseconds=1)}
+    run_query(spark, tmp_path / "in", tmp_path, pair_model(), **settings)
+    rest = tmp_path / "rest"
+    write_batches(lines[lines["at"] >= 400], rest, 1, seed=0)
+    (rest / "part-0000.json").rename(tmp_path / "in" / "part-0001.json")
+    decided = run_query(spark, tmp_path / "in", tmp_path, pair_model(), **settings)
+    firsts = decided[decided["id"].isin(["0/0", "0/40"])]["prior"].tolist()
+    assert firsts == [0.1, 0.1]  # the second half, too, starts from the start prior
+
+
+def test_a_key_of_an_unknown_model_is_refused_with_the_way_out() -> None:
+    old, new = ShippedModel.of(pair_model()), ShippedModel.of(pair_model(seed=5))
+    fresh = packed(obil.OnlineClassifier(new.load()))
+    kept = packed(obil.OnlineClassifier(old.load()))
+    with pytest.raises(obil.errors.InvalidStateError, match=r"replaces=\[\.\.\.\]"):
+        KeyRestorer(new, (), fresh).restored(old.fingerprint[:16], *kept)
+
+
+def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -> None:
+    df = spark.createDataFrame([("a", 1, "x", 0.5, None)], SCHEMA)
+    with pytest.raises(InvalidInputError, match="labels find their rows by id"):
+        stream(df, pair_model(), key="site", time="at", label="truth", features=["score"])
+    with pytest.raises(InvalidInputError, match="columns are missing: shop"):
+        stream(df, pair_model(), key="shop", time="at", features=["score"])
+    with pytest.raises(InvalidInputError, match="has a column 'prior' already"):
+        stream(df.withColumnRenamed("site", "prior"), pair_model(), key="prior", time="at", features=["score"])
+    with pytest.raises(InvalidInputError, match="positive duration"):
+        stream(df, pair_model(), key="site", time="at", features=["score"], expire_after=timedelta(0))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+def test_fifty_keys_of_2000_rows_are_decided_as_by_decide_many(spark: Any, tmp_path: Path) -> None:
+    """Must show 1."""
+    lines, model = lines_of(50, 2_000), pair_model()
+    write_batches(lines, tmp_path / "in", 6, seed=1)
+    decided = run_query(spark, tmp_path / "in", tmp_path, model)
+    assert len(decided) == 100_000
+    different = 0
+    for key, part in lines.groupby("site"):
+        expected = obil.OnlineClassifier(model).decide_many(part["score"].to_numpy(), ids=part["id"].tolist())
+        own = decided[decided["site"] == key].set_index("id").loc[part["id"]]
+        different += int((own["decision"].to_numpy() != expected.labels).sum())
+        different += int((own["prior"].to_numpy() != expected.priors[:, 1]).sum())
+        different += int((own["threshold"].to_numpy() != expected.thresholds).sum())
+    print(f"{len(decided)} rows of 50 keys: {different} differ from decide_many")  # noqa: T201
+    assert different == 0

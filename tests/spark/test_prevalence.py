@@ -1,0 +1,141 @@
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import obil
+from obil.errors import InvalidInputError
+from obil.prior.evidence import BinaryEvidence
+from obil.prior.passes import estimate_from_rows
+from obil.spark import estimate_prior
+from tests.stream.cases import pair_model, pair_scores, triangle_model, triangle_scores
+
+
+def test_finds_the_prior_of_a_table_as_one_machine_does(spark: Any) -> None:
+    model = pair_model()
+    scores = pair_scores(6_000, 0.05, 11)
+    df = spark.createDataFrame(pd.DataFrame({"score": scores})).repartition(5)
+    found = estimate_prior(df, model, features=["score"])
+    alone = obil.estimate_prior(model, scores)
+    np.testing.assert_allclose(found.prior, alone.prior, atol=1e-9)
+    assert found.n_rows == 6_000
+    # the calibrator's part comes from the held-out rows here, from the batch there: the ends differ a little
+    np.testing.assert_allclose(found.interval, alone.interval, rtol=0.1)
+
+
+def test_finds_the_prior_of_each_group_in_one_pass(spark: Any) -> None:
+    model = pair_model()
+    parts = {"a": pair_scores(3_000, 0.02, 1), "b": pair_scores(2_000, 0.3, 2), None: pair_scores(500, 0.1, 3)}
+    table = pd.concat([pd.DataFrame({"site": site, "score": scores}) for site, scores in parts.items()])
+    table["site"] = table["site"].astype(object).where(table["site"].notna(), None)
+    df = spark.createDataFrame(table.sample(frac=1.0, random_state=0), "site string, score double").repartition(3)
+    found = estimate_prior(df, model, by="site", features=["score"]).toPandas().set_index("site")
+    assert len(found) == 3
+    for site, scores in parts.items():
+        alone = obil.estimate_prior(model, scores)
+        row = found[found.index.isna()].iloc[0] if site is None else found.loc[site]
+        assert row["n_rows"] == len(scores)
+        assert abs(row["prior"] - alone.prior[1]) < 1e-9
+        assert row["lower"] < row["prior"] < row["upper"]
+
+
+def test_finds_the_prior_of_three_classes_whole_and_by_group(spark: Any) -> None:
+    model = triangle_model()
+    first, second = triangle_scores(1_500, [0.1, 0.2, 0.7], 1), triangle_scores(1_200, [0.5, 0.5, 0.0], 2)
+    table = pd.DataFrame({"scores": [row.tolist() for row in np.concatenate([first, second])]})
+    table["site"] = np.repeat([1, 2], [1_500, 1_200])
+    df = spark.createDataFrame(table).repartition(3)
+    whole = estimate_prior(df, model, features=["scores"])
+    alone = estimate_from_rows(model.log_ratios(np.concatenate([first, second])))
+    np.testing.assert_allclose(whole.prior, alone.prior, atol=1e-6)
+    assert ((whole.interval[:, 0] <= alone.interval[:, 0]) & (whole.interval[:, 1] >= alone.interval[:, 1])).all()
+    by_site = estimate_prior(df, model, by=["site"], features=["scores"]).toPandas().set_index("site")
+    for site, scores in ((1, first), (2, second)):
+        expected = estimate_from_rows(model.log_ratios(scores)).prior
+        np.testing.assert_allclose(by_site.loc[site, "prior"], expected, atol=1e-6)
+
+
+def test_refuses_a_table_without_rows_or_columns(spark: Any) -> None:
+    df = spark.createDataFrame(pd.DataFrame({"score": [1.0], "prior": [1]}))
+    with pytest.raises(InvalidInputError, match="no rows"):
+        estimate_prior(df.where("score > 5"), pair_model(), features=["score"])
+    with pytest.raises(InvalidInputError, match="columns are missing: site"):
+        estimate_prior(df, pair_model(), by="site", features=["score"])
+    with pytest.raises(InvalidInputError, match="has a column 'prior' already"):
+        estimate_prior(df, pair_model(), by="prior", features=["score"])
+
+
+def moved_bytes(spark: Any, group: str) -> tuple[int, int, int]:
+    """Return tasks, shuffle bytes written and result bytes of the jobs of a group, from Spark's own event log."""
+    context = spark.sparkContext
+    folder = Path(context.getConf().get("spark.eventLog.dir"))
+    log = folder / f"{context.applicationId}.inprogress"
+    for _ in range(200):  # the log is written behind the work
+        events = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
+        starts = [
+            event
+            for event in events
+            if event["Event"] == "SparkListenerJobStart"
+            and (event.get("Properties") or {}).get("spark.jobGroup.id") == group
+        ]
+        ended = {event["Job ID"] for event in events if event["Event"] == "SparkListenerJobEnd"}
+        if starts and all(event["Job ID"] in ended for event in starts):
+            break
+        time.sleep(0.1)
+    stages = {stage for event in starts for stage in event["Stage IDs"]}
+    tasks = [event for event in events if event["Event"] == "SparkListenerTaskEnd" and event["Stage ID"] in stages]
+    metrics = [task["Task Metrics"] for task in tasks]
+    shuffled = sum(one["Shuffle Write Metrics"]["Shuffle Bytes Written"] for one in metrics)
+    return len(tasks), shuffled, sum(one["Result Size"] for one in metrics)
+
+
+def test_a_partition_sends_at_most_8_kb_of_a_group_through_the_shuffle(spark: Any) -> None:
+    df = spark.range(0, 6_400, 1, 64).selectExpr("7 as site", "sin(id) * 4 as score")
+    spark.sparkContext.setJobGroup("by site", "evidence by group")
+    found = estimate_prior(df, pair_model(), by="site", features=["score"]).collect()
+    spark.sparkContext.setJobGroup("", "")
+    assert found[0]["n_rows"] == 6_400
+    _, shuffled, _ = moved_bytes(spark, "by site")
+    assert 64 * 500 < shuffled <= 64 * 8_192
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_ten_million_rows_in_64_partitions_give_the_estimate_of_one_machine(spark: Any) -> None:
+    """Must show 3."""
+    model = pair_model()
+    drawn = spark.range(0, 10_000_000, 1, 64).selectExpr("rand(1) < 0.03 as positive", "randn(2) as noise")
+    df = drawn.selectExpr("2.0 * (2.0 * (noise + if(positive, 2.0, 0.0)) - 2.0) + 1.0 as score")
+    spark.sparkContext.setJobGroup("ten million", "evidence")
+    found = estimate_prior(df, model, features=["score"])
+    spark.sparkContext.setJobGroup("", "")
+    tasks, shuffled, results = moved_bytes(spark, "ten million")
+    scores = np.concatenate([part.to_numpy() for part in df.toArrow().column("score").chunks])
+    ratios = model.log_ratios(scores)
+    alone = BinaryEvidence.of(ratios).estimate()
+    most_likely, error = _by_newton(ratios[:, 1])
+    print(  # noqa: T201  # the figure
+        f"{found.n_rows:,} rows, {tasks} tasks: prior {found.prior[1]:.9f}; off the single machine's by "
+        f"{abs(found.prior[1] - alone.prior[1]):.2e}, off full likelihood by "
+        f"{abs(found.prior[1] - most_likely) / error:.2e} standard errors; {shuffled} bytes shuffled, "
+        f"{results} bytes of results to the driver (64 x 8 kB is {64 * 8_192})"
+    )
+    assert found.n_rows == 10_000_000
+    assert tasks == 64
+    assert abs(found.prior[1] - alone.prior[1]) < 1e-9
+    assert abs(found.prior[1] - most_likely) < 0.1 * error
+    assert shuffled + results <= 64 * 8_192
+
+
+def _by_newton(log_ratios: np.ndarray) -> tuple[float, float]:
+    """Return the most likely prior from the rows themselves, and its standard error."""
+    gain = np.expm1(log_ratios)
+    prior = 0.05
+    for _ in range(50):
+        score = gain / (1.0 + prior * gain)
+        prior = min(max(prior + score.sum() / (score**2).sum(), 1e-9), 1.0 - 1e-9)
+    return prior, float(1.0 / np.sqrt(((gain / (1.0 + prior * gain)) ** 2).sum()))
