@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import obil
+from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.prior import BayesBank
 from obil.spark import stream
@@ -72,7 +73,8 @@ def alone(lines: pd.DataFrame, model: Any, **settings: Any) -> dict[str, pd.Data
         for line in part.sort_values(["at", "id"], kind="stable").itertuples():
             if line.truth is None:
                 decision = online.decide(line.score, id=line.id)
-                rows.append((line.id, decision.label, decision.prior[1], decision.posterior[1], decision.trusted))
+                posterior = posteriors_at(decision.log_ratios[None], decision.prior[None])[0]
+                rows.append((line.id, decision.label, decision.prior[1], posterior[1], decision.trusted))
             else:
                 online.feedback(line.id, line.truth)
         found[key] = pd.DataFrame(rows, columns=["id", "decision", "prior", "posterior", "trusted"]).set_index("id")

@@ -10,13 +10,14 @@ from obil.spark.key_rows import RowLayout, decided_rows
 from obil.spark.key_state import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
 
-STREAM, PENDING = "stream", "pending"
+STREAM = "stream"  # the state variable: one, so that a key costs one reading and one writing
+STATE = "model string, data binary, pending binary"
 
 
 class KeyProcessor(StatefulProcessor):
     """Restores the stream of a key, decides its rows, and puts it back; Spark commits all keys at once.
 
-    What waits for labels is a state variable of its own: it grows with the rows, the stream itself does not.
+    What waits for labels is a column of its own: it grows with the rows, the stream itself does not.
     """
 
     def __init__(
@@ -33,27 +34,24 @@ class KeyProcessor(StatefulProcessor):
         self._restorer: KeyRestorer | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state variables."""
-        self._stream = handle.getValueState(STREAM, "model string, data binary", self._expire_after_ms)
-        self._pending = handle.getValueState(PENDING, "data binary", self._expire_after_ms)
+        """Name the state variable."""
+        self._state = handle.getValueState(STREAM, STATE, self._expire_after_ms)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802
         """Decide the rows of one key in a micro-batch."""
         if self._restorer is None:
             self._restorer = KeyRestorer(self._shipped, self._replaced, self._fresh)
-        known, pending = self._stream.get(), self._pending.get()
-        if known is None or pending is None:
+        known = self._state.get()
+        if known is None:
             online = self._restorer.fresh()
         else:
-            online = self._restorer.restored(str(known[0]), bytes(known[1]), bytes(pending[0]))
+            online = self._restorer.restored(str(known[0]), bytes(known[1]), bytes(known[2]))
         chunks = list(rows)
         table = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
         for columns in decided_rows(online, table, self._layout):
             keys = dict(zip(self._key_columns, key, strict=True))
             yield pd.DataFrame(keys | columns, index=range(len(columns["decision"])))
-        stream, waiting = packed(online)
-        self._stream.update((self._restorer.name, stream))
-        self._pending.update((waiting,))
+        self._state.update((self._restorer.name, *packed(online)))
 
     def close(self) -> None:
         """Keep nothing: what a key knows lies in the state store."""

@@ -1,0 +1,165 @@
+"""Time Spark against one process, weigh the state of a key, and see how a micro-batch grows with the keys."""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from obil.arrays import FloatArray
+from obil.bayes.posterior import posterior
+from obil.data.gaussian_stream import GaussianClasses
+from obil.estimators.obil_classifier import OBILClassifier
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.model.ratio_model import RatioModel
+from obil.spark import score, stream
+from obil.stream.decision_rule import DecisionRule
+
+CORES = 2
+KEYED = "site string, at long, id string, score double, truth long"
+
+
+def measure(settings: dict[str, Any]) -> dict[str, float]:
+    """Return rows a second, bytes a key, seconds a micro-batch, and their ratios."""
+    with tempfile.TemporaryDirectory(prefix="obil-bench-") as place:
+        spark = _session(Path(place))
+        try:
+            figures = _scoring(spark, settings)
+            figures |= _state_of_a_key(spark, settings, Path(place) / "state")
+            return figures | _micro_batches(spark, settings, Path(place) / "batches")
+        finally:
+            spark.stop()
+
+
+def _session(place: Path) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    source = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(source)
+    session = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", str(CORES))
+        .config("spark.sql.warehouse.dir", str(place / "warehouse"))
+        .config("spark.local.dir", str(place / "local"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _scoring(spark: SparkSession, settings: dict[str, Any]) -> dict[str, float]:
+    """Score rows that lie in memory, with five networks: in this process, and on Spark's cores."""
+    classes = GaussianClasses.spread(settings["separation"], n_features=settings["n_features"])
+    prior = 1.0 / (1.0 + settings["imbalance"])
+    training = classes.draw(np.full(settings["training_rows"], prior), random_state=0)
+    model = OBILClassifier(member="mlp", n_members=5, random_state=0).fit(training.features, training.labels).model_
+    rows = classes.draw(np.full(settings["score_rows"], prior), random_state=1).features
+    names = [f"x{i}" for i in range(settings["n_features"])]
+    table = spark.createDataFrame(pd.DataFrame(rows, columns=names)).repartition(2 * CORES).cache()
+    table.count()
+    scored = score(table, model, features=names)
+    fastest = {"one": np.inf, "spark": np.inf}
+    for _ in range(settings["repeats"]):  # in turns, so that a slow moment of the machine hits both alike
+        started = time.perf_counter()
+        _score_here(model, rows)
+        fastest["one"] = min(fastest["one"], time.perf_counter() - started)
+        started = time.perf_counter()
+        scored.write.format("noop").mode("overwrite").save()
+        fastest["spark"] = min(fastest["spark"], time.perf_counter() - started)
+    table.unpersist()
+    one, per_core = len(rows) / fastest["one"], len(rows) / fastest["spark"] / CORES
+    return {
+        "score_per_core_over_one_process": per_core / one,
+        "score_rows_a_second_one_process": one,
+        "score_rows_a_second_per_core": per_core,
+        "core_seconds_per_million_scored": 1e6 / per_core,
+    }
+
+
+def _score_here(model: RatioModel, rows: FloatArray) -> None:
+    """Do what a worker does with a table, without Spark: log ratios, posteriors, decisions."""
+    rule = DecisionRule(model, None, 1)
+    for part in np.array_split(rows, max(1, len(rows) // 10_000)):
+        ratios = model.log_ratios(part)
+        posterior(ratios, model.prior_)
+        rule.decide(ratios, np.tile(model.prior_, (len(ratios), 1)))
+
+
+def _keyed_model() -> RatioModel:
+    training = GaussianClasses.pair(2.0).draw(np.full(2_000, 0.1), random_state=0)
+    return RatioClassifier.from_scores(training.log_ratios[:, 1], training.labels, kind="margin").model_
+
+
+def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) -> dict[str, float]:
+    """Let a few keys see many rows and labels, and read what Spark's state store then holds of each."""
+    n_rows, batches = settings["state_rows"], 4
+    rng = np.random.default_rng(2)
+    lines = []
+    for key in range(4):
+        drawn = GaussianClasses.pair(2.0).draw(np.full(n_rows, 0.03 + 0.1 * key), random_state=key)
+        at = np.arange(n_rows)
+        rows = pd.DataFrame({"site": f"s{key}", "at": 10 * at, "id": [f"{key}/{i}" for i in at]})
+        rows["score"], rows["truth"] = drawn.log_ratios[:, 1], pd.array([None] * n_rows, dtype="Int64")
+        told = rows[rng.random(n_rows) < 0.05].copy()
+        told["truth"], told["score"] = pd.array(drawn.labels[told.index], dtype="Int64"), np.nan
+        lines += [rows, told.assign(at=told["at"] + 2_005)]
+    ordered = pd.concat(lines).sort_values("at", kind="stable")
+    for number, part in enumerate(np.array_split(np.arange(len(ordered)), batches)):
+        _write(ordered.iloc[part], place / "in", number)
+    _run(spark, place, label="truth")
+
+    state = spark.read.format("statestore").option("stateVarName", "stream").load(str(place / "checkpoint"))
+    sizes = state.select(F.octet_length("value.data"), F.octet_length("value.pending")).toPandas().max()
+    return {"state_bytes_a_key": float(sizes.iloc[0]), "pending_bytes_a_key": float(sizes.iloc[1])}
+
+
+def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -> dict[str, float]:
+    """Time a micro-batch in which every key has a few rows, when its keys are known already."""
+    figures: dict[str, float] = {}
+    seconds: list[float] = []
+    for n_keys in settings["keys"]:
+        own = place / str(n_keys)
+        for batch in range(3):
+            drawn = GaussianClasses.pair(2.0).draw(np.full(n_keys * settings["rows_a_key"], 0.1), random_state=batch)
+            keys = np.tile(np.arange(n_keys), settings["rows_a_key"])
+            rows = pd.DataFrame({"site": [f"s{key}" for key in keys], "at": batch * 1_000 + np.arange(len(keys))})
+            rows["id"], rows["score"] = [f"{batch}/{i}" for i in range(len(keys))], drawn.log_ratios[:, 1]
+            _write(rows, own / "in", batch)
+        taken = _run(spark, own)
+        seconds.append(min(taken[1:]))  # the first one starts workers and makes every key anew
+        figures |= {f"batch_seconds.{n_keys}": seconds[-1], f"first_batch_seconds.{n_keys}": taken[0]}
+        figures[f"core_seconds_per_million_decisions.{n_keys}"] = (
+            1e6 * CORES * seconds[-1] / (n_keys * settings["rows_a_key"])
+        )
+    keys_grew = np.array(settings["keys"][1:]) / np.array(settings["keys"][:-1])
+    grew = np.array(seconds[1:]) / np.array(seconds[:-1])
+    figures["batch_seconds_over_linear"] = float((grew / keys_grew).max())
+    return figures
+
+
+def _write(lines: pd.DataFrame, folder: Path, number: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"part-{number:04d}.json"
+    lines.to_json(path, orient="records", lines=True, double_precision=15)
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # the source takes files by age
+
+
+def _run(spark: SparkSession, place: Path, **settings: Any) -> list[float]:
+    """Run the query over the files, one a micro-batch; return the seconds of each."""
+    df = spark.readStream.schema(KEYED).option("maxFilesPerTrigger", 1).json(str(place / "in"))
+    decided = stream(df, _keyed_model(), key="site", time="at", id="id", features=["score"], **settings)
+    writer = decided.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    progress = [json.loads(one.json) if hasattr(one, "json") else one for one in query.recentProgress]
+    return [one["durationMs"]["triggerExecution"] / 1e3 for one in progress if one["numInputRows"] > 0]
