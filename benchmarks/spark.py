@@ -135,8 +135,11 @@ def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -
             rows = pd.DataFrame({"site": [f"s{key}" for key in keys], "at": batch * 1_000 + np.arange(len(keys))})
             rows["id"], rows["score"] = [f"{batch}/{i}" for i in range(len(keys))], drawn.log_ratios[:, 1]
             _write(rows, own / "in", batch)
-        taken = _run(spark, own)
+        progress = _run(spark, own)
+        taken = [one["durationMs"]["triggerExecution"] / 1e3 for one in progress]
         seconds.append(min(taken[1:]))  # the first one starts workers and makes every key anew
+        figures[f"memory_bytes_a_key.{n_keys}"] = progress[-1]["stateOperators"][0]["memoryUsedBytes"] / n_keys
+        figures[f"disk_bytes_a_key.{n_keys}"] = _bytes_below(own / "checkpoint" / "state") / n_keys
         figures |= {f"batch_seconds.{n_keys}": seconds[-1], f"first_batch_seconds.{n_keys}": taken[0]}
         figures[f"core_seconds_per_million_decisions.{n_keys}"] = (
             1e6 * CORES * seconds[-1] / (n_keys * settings["rows_a_key"])
@@ -154,12 +157,17 @@ def _write(lines: pd.DataFrame, folder: Path, number: int) -> None:
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # the source takes files by age
 
 
-def _run(spark: SparkSession, place: Path, **settings: Any) -> list[float]:
-    """Run the query over the files, one a micro-batch; return the seconds of each."""
+def _bytes_below(folder: Path) -> int:
+    """Return the bytes of all files of a state: Spark keeps those of several batches, so this is what a disk needs."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _run(spark: SparkSession, place: Path, **settings: Any) -> list[dict[str, Any]]:
+    """Run the query over the files, one a micro-batch; return what Spark reports of each."""
     df = spark.readStream.schema(KEYED).option("maxFilesPerTrigger", 1).json(str(place / "in"))
     decided = stream(df, _keyed_model(), key="site", time="at", id="id", features=["score"], **settings)
     writer = decided.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     progress = [json.loads(one.json) if hasattr(one, "json") else one for one in query.recentProgress]
-    return [one["durationMs"]["triggerExecution"] / 1e3 for one in progress if one["numInputRows"] > 0]
+    return [one for one in progress if one["numInputRows"] > 0]

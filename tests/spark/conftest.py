@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+FREE = {"test_spark_is_here.py", "test_scale_page.py", "test_batch_bank.py"}  # these need neither pyspark nor Java
 SRC = Path(__file__).parents[2] / "src"
 
 
@@ -23,8 +24,8 @@ def why_not() -> str | None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave modules that import pyspark alone where it is missing; `test_spark_is_here.py` says why."""
-    return True if why_not() and collection_path.name not in {"spark", "test_spark_is_here.py"} else None
+    """Leave modules that need Spark alone where it cannot run; `test_spark_is_here.py` says why."""
+    return True if collection_path.name.startswith("test_") and collection_path.name not in FREE and why_not() else None
 
 
 @pytest.fixture(scope="session")

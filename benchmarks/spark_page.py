@@ -1,0 +1,84 @@
+"""Write `docs/scale.md` from the figures of `python -m benchmarks spark`: `python -m benchmarks.spark_page`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULT = HERE / "results" / "spark.json"
+PAGE = HERE.parent / "docs" / "scale.md"
+HEAD = "<!-- made by `python -m benchmarks.spark_page` from benchmarks/results/spark.json -->"
+MISSING = "The measurement is not there yet: `make bench-spark`, then `python -m benchmarks.spark_page`."
+
+
+def page(record: dict[str, Any] | None) -> str:
+    """Return the page, from a record of the benchmark or without one."""
+    figures = MISSING if record is None else _figures(record)
+    return f"""{HEAD}
+
+# What it costs at scale
+
+{figures}
+
+## How each grows
+- **Scoring** grows with rows and divides by cores; nothing is shared between partitions but the model's files.
+- **Estimating a prior** grows with rows and divides by cores; what moves is 1,296 bytes a partition and group,
+  whatever the rows. With K > 2 classes it is 8 (2 + 2 K + K^2) bytes a pass, and a few passes.
+- **Keyed streams** grow with the keys that have a row in a micro-batch, hardly with the rows of each: restoring a
+  stream and packing it again costs more than deciding a few rows. Idle keys cost disk and nothing else.
+- **Disk** grows with all keys ever seen that did not expire, times the batches whose states Spark keeps
+  (`spark.sql.streaming.minBatchesToRetain`, 100 by default, as differences).
+- **What waits for labels** grows with the rows of a key up to its horizon.
+- **One huge stream** grows with rows and divides by cores; the driver's part is the same for any number of rows.
+
+## What breaks first
+1. *Keyed streams: time a micro-batch.* With keys that all have rows in every batch, the core-seconds above are the
+   limit: more cores, longer triggers, or fewer, coarser keys.
+2. *One hot key.* A key is decided by one core, in order. A key that carries most rows belongs in `stream_batches`.
+3. *Long horizons on busy keys.* A full horizon of 10,000 rows is read and written with every batch the key is in:
+   lower `horizon` to how late labels really come.
+4. *Disk of the checkpoint*, if keys never expire.
+5. *The driver* of `stream_batches` or `estimate_prior`: far later than the rest, it adds a few kilobytes a partition.
+"""
+
+
+def _figures(record: dict[str, Any]) -> str:
+    found, settings = record["figures"], record["settings"]
+    keys = settings["keys"]
+    most = keys[-1]
+    lines = [
+        f"Measured by `make bench-spark` on `local[2]`, {settings['score_rows']:,} rows of {settings['n_features']} "
+        f"features for scoring, {settings['rows_a_key']} rows a key in a micro-batch; commit "
+        f"`{str(record['commit'])[:12]}`.",
+        "",
+        "| | |",
+        "| --- | --- |",
+        "| scoring with five networks, core-seconds per million rows | "
+        f"{found['core_seconds_per_million_scored']:.2f} |",
+        "| the same, throughput of a core over that of one process without Spark | "
+        f"{found['score_per_core_over_one_process']:.2f} |",
+        f"| keyed decisions, core-seconds per million, {most:,} keys | "
+        f"{found[f'core_seconds_per_million_decisions.{most}']:,.0f} |",
+        f"| state of a key after {settings['state_rows']:,} rows and 5 % of labels, bytes | "
+        f"{found['state_bytes_a_key']:,.0f} |",
+        f"| what then waits for labels, bytes | {found['pending_bytes_a_key']:,.0f} |",
+        f"| memory of the state store per million keys, {most:,} keys measured, GB | "
+        f"{found[f'memory_bytes_a_key.{most}'] / 1e3:.2f} |",
+        f"| disk of the checkpoint per million keys after three batches, {most:,} keys measured, GB | "
+        f"{found[f'disk_bytes_a_key.{most}'] / 1e3:.2f} |",
+        "",
+        "| keys, all in every micro-batch | seconds a micro-batch | the first one, which makes the keys |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| {n:,} | {found[f'batch_seconds.{n}']:.1f} | {found[f'first_batch_seconds.{n}']:.1f} |" for n in keys]
+    lines += ["", f"Seconds over linear growth, at worst: {found['batch_seconds_over_linear']:.2f}."]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(json.loads(RESULT.read_text()) if RESULT.exists() else None))
+
+
+if __name__ == "__main__":
+    main()
