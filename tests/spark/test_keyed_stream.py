@@ -1,4 +1,5 @@
 import json
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -137,16 +138,27 @@ def test_new_costs_and_a_new_model_take_over_in_a_running_query(spark: Any, tmp_
 
 
 def test_an_idle_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
-    lines = lines_of(1, 80)
-    write_batches(lines[lines["at"] < 400], tmp_path / "in", 1, seed=0)
+    lines, model = lines_of(1, 80), pair_model()
+    halves = [lines[lines["at"] < 400], lines[lines["at"] >= 400]]
+    for number, half in enumerate(halves):
+        write_batches(half, tmp_path / str(number), 1, seed=0)
+    (tmp_path / "in").mkdir()
+    df = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
     settings: dict[str, Any] = {"prior": 0.1, "expire_after": timedelta(milliseconds=1)}
-    run_query(spark, tmp_path / "in", tmp_path, pair_model(), **settings)
-    rest = tmp_path / "rest"
-    write_batches(lines[lines["at"] >= 400], rest, 1, seed=0)
-    (rest / "part-0000.json").rename(tmp_path / "in" / "part-0001.json")
-    decided = run_query(spark, tmp_path / "in", tmp_path, pair_model(), **settings)
-    for half in (lines[lines["at"] < 400], lines[lines["at"] >= 400]):  # the second, too, starts from the start prior
-        assert_same(decided[decided["id"].isin(half["id"])], alone(half, pair_model(), prior=0.1))
+    decided = stream(df, model, key="site", time="at", id="id", features=["score"], **settings)
+    writer = decided.writeStream.format("memory").queryName("idle").option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        for number in range(2):
+            (tmp_path / str(number) / "part-0000.json").rename(tmp_path / "in" / f"part-{number}.json")
+            end = time.monotonic() + 200.0
+            while spark.table("idle").count() < 40 * (number + 1) and query.isActive and time.monotonic() < end:
+                time.sleep(0.2)
+    finally:
+        query.stop()
+    found = spark.table("idle").toPandas()
+    for half in halves:  # the second, too, starts from the start prior
+        assert_same(found[found["id"].isin(half["id"])], alone(half, model, prior=0.1))
 
 
 def test_a_key_of_an_unknown_model_is_refused_with_the_way_out() -> None:

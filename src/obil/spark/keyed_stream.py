@@ -84,7 +84,8 @@ def stream(
         As for `OnlineClassifier`; a key that comes up first is started with them. Costs and policy are the query's:
         changed between two runs, they hold for every key from the next row on.
     expire_after
-        How long a key may be idle, by the cluster's clock, until it is forgotten; None forgets none.
+        How long a key may be idle, by the cluster's clock, until it is forgotten; None forgets none. Spark then runs a
+        batch at every trigger, so the query does not end by itself under `availableNow`.
     features, trusted
         As for `score`.
     replaces
