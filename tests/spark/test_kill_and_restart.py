@@ -18,7 +18,7 @@ from tests.spark.test_keyed_stream import alone, assert_same, lines_of, run_quer
 from tests.stream.cases import pair_model
 
 KILLS = 5
-BATCHES = 24
+BATCHES = 18
 PATIENCE = 300.0  # seconds for one run to come where it is to be killed
 
 
