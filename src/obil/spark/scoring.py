@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
 from obil.arrays import PriorLike
@@ -61,18 +63,23 @@ def score(
     number = class_number(positive, fitted)
     settings = DecisionRule(fitted, CostPolicy(costs) if costs is not None else policy, number).policy.to_json()
     at = (fitted.prior_ if prior is None else fitted.as_prior(prior)).tolist()
+    added_names, kinds = [field.name for field in fields], [to_arrow_type(field.dataType) for field in fields]
     broadcast = shipped.broadcast(df.sparkSession.sparkContext)
 
-    def scored(tables: Iterator[Any]) -> Iterator[Any]:
+    def scored(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         model = broadcast.value.load()
         rule = DecisionRule(model, policy_from_json(settings), number)
-        for table in tables:
-            if len(table):
-                ratios = model.log_ratios(model_input(table, names, model))
+        for batch in batches:
+            if batch.num_rows:
+                ratios = model.log_ratios(model_input(batch.select(names).to_pandas(), names, model))
                 numbers, _, _ = rule.decide(ratios, np.tile(at, (len(ratios), 1)))
-                table["log_ratio"] = share_values(ratios)
-                table["posterior"] = share_values(posterior(ratios, at))
-                table["decision"] = class_values(model.classes_[numbers])
-                yield table
+                added = [
+                    share_values(ratios),
+                    share_values(posterior(ratios, at)),
+                    class_values(model.classes_[numbers]),
+                ]
+                columns = [pa.array(values, type=kind) for values, kind in zip(added, kinds, strict=True)]
+                yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, *added_names])
 
-    return df.mapInPandas(scored, StructType([*df.schema.fields, *fields]))
+    # Arrow all the way: the columns that are there pass through as they are
+    return df.mapInArrow(scored, StructType([*df.schema.fields, *fields]))
