@@ -33,6 +33,7 @@ bench-service: .venv/.installed-all
 
 bench-spark: .venv/.installed-all
 	$(BIN)/python -m benchmarks spark
+	$(BIN)/python -m benchmarks.spark_page
 
 experiments: .venv/.installed-$(EXTRAS)
 	$(BIN)/python -m experiments trackers --check

@@ -14,7 +14,7 @@ from rich.console import Console  # noqa: E402  (after the thread settings)
 
 from experiments.runner import commit, load, report, versions  # noqa: E402
 
-BENCHMARKS = ("bank", "decide", "ensemble", "service")
+BENCHMARKS = ("bank", "decide", "ensemble", "service", "spark")
 FOLDER = Path(__file__).parent
 
 
