@@ -20,6 +20,7 @@ from obil.service.refusals import NotStoredError, RefusedError, UnknownStreamErr
 from obil.service.store import Store, Writing
 
 MOST_IN_ONE = 256  # requests of one transaction
+GATHER_SECONDS = 0.003
 IDLE_SECONDS = 1.0  # between two looks for streams to let go of
 
 
@@ -79,6 +80,7 @@ class GroupCommit:
         self._streams: OrderedDict[str, LiveStream] = OrderedDict()  # the least recently used first
         self._used: dict[str, float] = {}
         self._waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._usual = 1  # requests of the last transaction
         self._closed, self._entering = False, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="obil-writer", daemon=True)
         self._thread.start()
@@ -121,6 +123,7 @@ class GroupCommit:
         while not stopping:
             batch, stopping = self._next_batch()
             if batch:
+                self._usual = len(batch)
                 self._commit(batch)
             self._let_go(everything=stopping)
 
@@ -129,6 +132,7 @@ class GroupCommit:
         batch: list[Request] = []
         try:
             request = self._waiting.get(timeout=IDLE_SECONDS)
+            self._gather()
             while request is not None:
                 batch.append(request)
                 if len(batch) == MOST_IN_ONE:
@@ -137,6 +141,12 @@ class GroupCommit:
         except queue.Empty:
             return batch, False
         return batch, True
+
+    def _gather(self) -> None:
+        """Give those who came together last time a moment to come together again: they share one wait for the disk."""
+        until = time.monotonic() + GATHER_SECONDS
+        while self._waiting.qsize() < self._usual - 1 and time.monotonic() < until:
+            time.sleep(GATHER_SECONDS / 10)
 
     def _commit(self, batch: list[Request]) -> None:
         going = batch

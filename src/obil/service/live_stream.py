@@ -263,7 +263,8 @@ def score(rows: Rows, model: RatioModel) -> tuple[FloatArray, FloatArray | None]
     """Return the log ratios (n, K) of rows and their views, (n, V, K), or say what is wrong with the rows."""
     try:
         ratios = model.log_ratios(rows.table)
-        views = model.views(rows.table) if model.view_members else None
+        # opinions of single precision are opinions enough, and half of the log
+        views = model.views(rows.table).astype(np.float32).astype(np.float64) if model.view_members else None
     except (ObilError, ValueError, TypeError) as error:  # of ours, or of the wrapped model
         raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
     ratios[:, 0] = 0.0  # it may be -0.0, which the log does not hold

@@ -38,7 +38,7 @@ class DecidedRows(NamedTuple):
 
     ids: Sequence[Id] | None
     log_ratios: FloatArray  # (n, K)
-    views: FloatArray | None  # (n, V, K)
+    views: FloatArray | None  # (n, V, K), of single precision
     numbers: npt.NDArray[np.int64]  # (n,) the classes decided
     flags: npt.NDArray[np.uint8]  # (n,) 1: trusted, 2: reachable
     answer: "Answer | None" = None  # where the request may be retried
@@ -65,7 +65,7 @@ def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> byt
     flags = 0
     parts = [rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype("<u2").tobytes(), rows.flags.tobytes()]
     if rows.views is not None:
-        parts.append(rows.views[:, :, 1:].tobytes())
+        parts.append(rows.views[:, :, 1:].astype("<f4").tobytes())
     if rows.answer is not None:
         _, priors, thresholds = rows.answer
         flags |= _HAS_ANSWER | (_HAS_THRESHOLDS if thresholds is not None else 0)
@@ -93,7 +93,7 @@ def read_rows(payload: bytes) -> DecidedRows:
         views = None
         if n_views:
             views = np.zeros((n, n_views, n_classes))
-            views[:, :, 1:] = take("<f8", n, n_views, n_classes - 1)
+            views[:, :, 1:] = take("<f4", n, n_views, n_classes - 1)
         answer = None
         if flags & _HAS_ANSWER:
             priors = take("<f8", n, n_classes)
