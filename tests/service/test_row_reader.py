@@ -118,3 +118,15 @@ def test_names_the_column_and_the_row_to_blame(model: RatioModel, cell: object) 
     with pytest.raises(BadInputError, match="row 3") as refused:
         read(model, rows=[ROW, ROW, ROW, {**ROW, "age": cell}])
     assert refused.value.where == "age"
+
+
+def test_blames_the_word_in_a_column_of_numbers_and_not_the_numbers_beside_it(model: RatioModel) -> None:
+    table = b"amount,age,country\n3.2,41,DE\nten,3,FR\n"
+
+    with pytest.raises(BadInputError, match="got 'ten' in row 1"):
+        rows_of_csv(table, RowReader(model), max_rows=10)
+
+
+def test_names_the_column_that_stands_where_one_is_missing(model: RatioModel) -> None:
+    with pytest.raises(BadInputError, match="'amount' is missing in row 0, which has 'amont'"):
+        read(model, row={"amont": 3.2, "age": 41, "country": "DE"})

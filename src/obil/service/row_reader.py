@@ -15,6 +15,7 @@ from obil.service.refusals import BadInputError
 from obil.stream.decision_ids import shown
 
 _NUMBERS: frozenset[type] = frozenset({int, float})
+_NUMBER = "a number (1 for true, 0 for false)"
 _PLAIN: frozenset[type] = frozenset({int, float, str, bool, type(None)})
 
 
@@ -92,6 +93,9 @@ class RowReader:
             raise BadInputError(f"a row must have {self.width} features, got {len(frame.columns)} columns")
         if not self._typed:
             return frame
+        for place, name in enumerate(frame.columns):
+            if not (self._codes and self._codes[place] is not None):
+                self._require_no_words(place, frame[name])
         return self._of_columns([plain_cells(frame[name]) for name in frame.columns])
 
     def _of_one(self, cells: Sequence[Any]) -> FloatArray | None:
@@ -122,7 +126,7 @@ class RowReader:
             other = float(len(codes))
             values = np.array([codes.get(word, other) if word else np.nan for word in column])
         else:
-            self._require(place, column, {int, float, type(None)}, "a number (1 for true, 0 for false)")
+            self._require(place, column, {int, float, type(None)}, _NUMBER)
             found = _as_floats(column)
             values = np.full(len(column), np.inf) if found is None else found
             if np.isinf(values).any():
@@ -151,6 +155,14 @@ class RowReader:
             row = next(i for i, cell in enumerate(column) if type(cell) not in kinds)
             self._blame(place, row, column[row], wanted)
 
+    def _require_no_words(self, place: int, column: "pd.Series[Any]") -> None:
+        # one word makes text of a whole column of a table: its numbers are not to blame
+        if pd.api.types.is_string_dtype(column) or column.dtype == object:
+            words = (column.notna() & pd.to_numeric(column, errors="coerce").isna()).to_numpy()
+            if words.any():
+                row = int(words.argmax())
+                self._blame(place, row, column.iloc[row], _NUMBER)
+
     def _blame(self, place: int, row: int, cell: Any, wanted: str) -> NoReturn:
         name = str(place) if self.names is None else self.names[place]
         value = "null" if cell is None else shown(cell)
@@ -168,7 +180,8 @@ class RowReader:
     def _blame_name(self, missing: list[str], unknown: list[str], place: str) -> NoReturn:
         names = ", ".join(self.names or ())
         if missing:
-            raise BadInputError(f"the column {missing[0]!r} is missing in {place}", where=missing[0])
+            instead = f", which has {unknown[0]!r:.80}" if unknown else ""
+            raise BadInputError(f"the column {missing[0]!r} is missing in {place}{instead}", where=missing[0])
         raise BadInputError(
             f"the model has the columns {names:.200}, got {unknown[0]!r:.80} in {place}", where=unknown[0][:128]
         )
