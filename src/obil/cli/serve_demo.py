@@ -56,9 +56,11 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     from obil.errors import InvalidInputError
     from obil.estimators.obil_classifier import OBILClassifier
     from obil.model.files import load, save
+    from obil.service.free_port import require_free_port
     from obil.service.running import run_service
     from obil.service.service_settings import ServiceSettings
 
+    require_free_port("127.0.0.1", port)  # before the model, which takes its time
     screen, home = console(), folder / "model"
     with screen.status("Loading the data...") as status:
         try:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from obil.errors import InvalidInputError, ObilError
 from obil.service.app import create_app
+from obil.service.free_port import require_free_port
 from obil.service.json_logs import set_up_json_logs
 from obil.service.model_shelf import ModelShelf
 from obil.service.operations import Sender, StreamSettings
@@ -40,6 +41,7 @@ def run_service(
 ) -> None:
     """Serve until a signal stops it; `announce` is told the address once requests are answered."""
     set_up_json_logs(settings.log_level)
+    require_free_port(settings.host, settings.port)  # before a store is made or a model read
     app = open_service(model, settings, trusted=trusted, defaults=defaults)
     config = uvicorn.Config(
         app,
