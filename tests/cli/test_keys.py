@@ -87,3 +87,10 @@ def test_refuses_a_store_of_another_kind(tmp_path: Path) -> None:
 
     assert answer.exit_code == 2
     assert "postgresql" in answer.stderr
+
+
+def test_finds_the_store_where_the_service_does(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(store, "add", "till 7", "--scope", "decide")
+    monkeypatch.setenv("OBIL_SERVICE_STORE", str(store))
+
+    assert "till 7" in CliRunner().invoke(keys, ["list", "--json"]).stdout

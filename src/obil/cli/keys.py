@@ -17,7 +17,11 @@ keys = typer.Typer(help="Add, list and revoke the API keys of a service.", no_ar
 
 StoreUrl = Annotated[
     str,
-    typer.Option("--store", help="Where the service keeps its streams: a file, sqlite:///file or postgresql://..."),
+    typer.Option(
+        "--store",
+        envvar="OBIL_SERVICE_STORE",
+        help="Where the service keeps its streams: a file, sqlite:///file or postgresql://...",
+    ),
 ]
 DEFAULT_STORE = "sqlite:///obil.db"
 _SECONDS_A_DAY = 86_400.0
