@@ -47,6 +47,7 @@ def serve(
     except ImportError:
         fail("the service is an extra: pip install 'obil[service]'")
     from pydantic import ValidationError
+    from pydantic_settings import SettingsError
 
     from obil.service.operations import StreamSettings
     from obil.service.running import run_service
@@ -66,7 +67,9 @@ def serve(
             settings = ServiceSettings(**{name: value for name, value in given.items() if value is not None})
         except ValidationError as error:
             first = error.errors()[0]
-            fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+            fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}")
+        except SettingsError as error:  # what should be JSON in the environment is not
+            fail(f"{error}: write it as JSON, such as OBIL_SERVICE_ALLOWED_HOSTS='[\"obil.example.org\"]'")
         wished = chosen_policy(policy, cost_fp, cost_fn)
         defaults = StreamSettings(policy=dict(wished.to_json()), positive=positive)
         run_service(model, settings, trusted=trust or (), defaults=defaults, announce=_announce)
