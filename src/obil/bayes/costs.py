@@ -67,8 +67,8 @@ class Costs:
         if (wrong <= 0.0).any():
             decided, true = (int(index[0]) for index in np.nonzero(wrong <= 0.0))
             raise InvalidInputError(
-                f"a wrong decision must cost more than the right one, got {values[decided, true]!r} for deciding "
-                f"{decided} when {true} is true against {values[true, true]!r} for being right"
+                f"a wrong decision must cost more than the right one, got {values[decided, true]} for deciding "
+                f"{decided} when {true} is true against {values[true, true]} for being right"
             )
         if classes is not None and len(classes) != len(values):
             raise InvalidInputError(f"classes must name all {len(values)} rows of the cost matrix, got {len(classes)}")

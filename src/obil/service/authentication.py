@@ -41,7 +41,9 @@ class Authentication:
 
     async def _record(self, authorization: bytes) -> KeyRecord:
         kind, _, key = authorization.decode("latin-1").partition(" ")
-        parts = split_key(key.strip()) if kind.lower() == "bearer" else None
+        if kind.lower() != "bearer":
+            raise NoKeyError("an API key must follow the word Bearer: send Authorization: Bearer obil_...")
+        parts = split_key(key.strip())
         if parts is None or self._keys is None:
             raise NoKeyError("the API key is not one of this service")
         key_id, secret = parts

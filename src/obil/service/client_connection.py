@@ -123,7 +123,10 @@ def _as_json(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, allow_nan=False, default=_plain, separators=(",", ":")).encode()
     except ValueError:
-        raise InvalidInputError("numbers must be finite: a missing cell is None") from None
+        raise InvalidInputError(
+            "numbers must be finite: a missing cell is None "
+            "(of a table: frame.astype(object).where(frame.notna(), None).to_dict('records'))"
+        ) from None
 
 
 def _plain(value: Any) -> Any:

@@ -91,7 +91,9 @@ def _read(request: Request, body: bytes, edge: HttpEdge) -> Rows:
             id_column=request.query_params.get("id_column"),
             keep_inputs=settings.store_inputs,
         )
-    raise UnsupportedTypeError("rows must be application/json or text/csv by their Content-Type", where="Content-Type")
+    raise UnsupportedTypeError(
+        f"rows must be application/json or text/csv by their Content-Type, got {kind!r:.80}", where="Content-Type"
+    )
 
 
 def _id(text: str, kind: str) -> Id:

@@ -130,7 +130,7 @@ class StreamHub:
         def act(live: LiveStream, session: Writing, _at: float) -> Moment:
             made = read_record(session.event(live.row.id, 1).payload)["settings"]
             if not same_settings(made, wished):
-                raise StreamExistsError(f"the stream {stream!r} exists with other settings: {made!r:.400}")
+                raise StreamExistsError(f"the stream {stream!r} was made with other settings: {json.dumps(made):.400}")
             return moment_of(live)
 
         return await self._report(await self._writer.do(stream, act, creates=Birth(wished, sender.by)))

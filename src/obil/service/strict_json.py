@@ -25,7 +25,7 @@ def read_json(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise NotUnderstoodError(f"JSON must be UTF-8, got another byte at {error.start}") from None
     except json.JSONDecodeError as error:
-        raise NotUnderstoodError(f"the body must be JSON, got {error.msg.lower()} at character {error.pos}") from None
+        raise NotUnderstoodError(f"the body must be JSON: {error.msg.lower()} at character {error.pos}") from None
     except RecursionError:
         raise NotUnderstoodError(f"JSON must be nested at most {DEEPEST} deep, got more") from None
     except ValueError:  # Python refuses to read integers of thousands of digits
