@@ -26,7 +26,8 @@ export function modelPanel(card) {
   ];
 }
 
-const short = (value) => (isNumber(value) ? String(Number(value.toPrecision(2))) : "–");
+// a figure of 4e-8 against a limit of 0.35 is nought
+const short = (value) => (isNumber(value) ? String(Math.abs(value) < 5e-4 ? 0 : Number(value.toPrecision(2))) : "–");
 
 function figures(known) {
   const rows = Object.entries(known).filter(([, figure]) => isNumber(figure) || isNumber(figure?.value));
