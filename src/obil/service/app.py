@@ -58,6 +58,7 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.edge = edge  # the server tells it to stop
     install_error_answers(app)
     makers = (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes)
     routers = [make(edge) for make in makers]
