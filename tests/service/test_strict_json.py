@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,14 @@ def test_names_the_key_that_comes_twice() -> None:
         read_json(b'{"rows": [{"age": 1, "sum": 2, "age": 3}]}')
 
     assert refused.value.where == "age"
+
+
+def test_finds_the_key_that_comes_twice_among_a_hundred_thousand() -> None:
+    keys = ",".join(f'"{number}": 0' for number in [*range(100_000), 99_999])
+    started = time.perf_counter()
+    with pytest.raises(NotUnderstoodError, match="'99999' twice"):
+        read_json(f"{{{keys}}}".encode())
+    assert time.perf_counter() - started < 5.0  # a search for each of them would take minutes
 
 
 def test_refuses_half_a_surrogate_pair_and_takes_a_whole_one() -> None:

@@ -1,6 +1,7 @@
 """Read JSON that means one thing only: no key twice, no NaN, no endless nesting."""
 
 import json
+from collections import Counter
 from typing import Any, NoReturn
 
 from pydantic_core import from_json
@@ -53,8 +54,8 @@ def _numbers_alone(body: bytes) -> dict[str, Any] | None:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        times = Counter(name for name, _ in pairs)  # not a search for each name: a body may hold a million
+        twice = next(name for name in times if times[name] > 1)
         raise NotUnderstoodError(f"a key must stand once in an object, got {twice!r:.80} twice", where=twice[:128])
     return found
 
