@@ -18,11 +18,11 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 class _StreamCount:
     """What was counted of one stream since the service started."""
 
-    __slots__ = ("alerts", "decisions", "labels", "newest")
+    __slots__ = ("alerts", "decisions", "labels", "log_threshold")
 
     def __init__(self) -> None:
         self.decisions = self.alerts = self.labels = 0
-        self.newest: Decided | None = None
+        self.log_threshold: float | None = None  # of the newest row
 
 
 class ServiceMetrics:
@@ -61,7 +61,8 @@ class ServiceMetrics:
         if positive is not None:
             plain = labels.tolist() if hasattr(labels, "tolist") else list(labels)
             count.alerts += plain.count(positive)
-        count.newest = decided
+        # the figure, not the decisions: they would stay in memory with their ids, erased ones too
+        count.log_threshold = None if decided.thresholds is None else float(decided.thresholds[-1])
 
     def labelled(self, stream: str, known: int) -> None:
         """Count the labels of one request that belonged to a decision."""
@@ -98,9 +99,8 @@ class ServiceMetrics:
             decisions.add_metric([name], count.decisions)
             alerts.add_metric([name], count.alerts)
             labels.add_metric([name], count.labels)
-            newest = count.newest
-            if newest is not None and newest.thresholds is not None and name != OTHER:
-                threshold.add_metric([name], float(newest.thresholds[-1]))
+            if count.log_threshold is not None and name != OTHER:
+                threshold.add_metric([name], count.log_threshold)
         yield from (decisions, alerts, labels, threshold)
         yield from _gauges(self._summaries)
 
