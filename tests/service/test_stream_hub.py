@@ -1,4 +1,5 @@
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import obil
+from obil.service.live_stream import LiveStream, score
 from obil.service.model_shelf import ModelShelf
 from obil.service.operations import Label, Rows, Sender, StreamSettings
 from obil.service.refusals import (
@@ -18,6 +20,7 @@ from obil.service.refusals import (
     UnknownStreamError,
 )
 from obil.service.replay import replay
+from obil.service.store import Writing
 from obil.service.stores import open_store
 from obil.service.stream_hub import StreamHub
 from tests.service.models import gaussian_rows, saved_model
@@ -225,6 +228,45 @@ def test_a_request_that_is_refused_makes_no_stream(start: Start) -> None:
     with pytest.raises(BadInputError):
         decide(hub, rows[:, :2], stream="clinic")
     assert asyncio.run(hub.detail("clinic")).summary.seq == made.summary.seq == 1
+
+
+def held_up(live: LiveStream, _session: Writing, _at: float) -> None:
+    """Keep the thread that writes busy, so that what is asked meanwhile shares the next transaction."""
+    time.sleep(0.3)
+
+
+def test_looking_at_a_stream_does_not_let_a_refused_request_make_it(start: Start) -> None:
+    hub, (values, _) = start(), gaussian_rows(3, 0.3, 2)
+
+    async def refused_and_looked_at() -> list[Any]:
+        await hub.decide("shop", rows_of(values), ANYONE)
+        hub._writer.submit("shop", held_up)
+        asked = hub.decide("new", rows_of(np.full((1, 3), np.nan)), ANYONE), hub.detail("new")
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    refused, unknown = asyncio.run(refused_and_looked_at())
+    assert isinstance(refused, BadInputError)
+    assert isinstance(unknown, UnknownStreamError)
+    assert hub._store.stream("new") is None
+
+
+def test_a_request_that_fails_by_a_bug_fails_alone(start: Start) -> None:
+    hub, (values, _) = start(), gaussian_rows(3, 0.3, 2)
+
+    def half_done(live: LiveStream, session: Writing, at: float) -> None:
+        live.decide(rows_of(values), score(rows_of(values), live.online.model), ANYONE, session, at)
+        raise KeyError("a bug")
+
+    async def together() -> Any:
+        await hub.decide("shop", rows_of(values), ANYONE)
+        hub._writer.submit("shop", held_up)
+        failing = hub._writer.submit("shop", half_done)
+        decided = await asyncio.gather(*(hub.decide(name, rows_of(values), ANYONE) for name in ("shop", "clinic")))
+        return failing, decided
+
+    failing, decided = asyncio.run(together())
+    assert isinstance(failing.exception(timeout=10.0), KeyError)
+    assert [one.first_row for one in decided] == [3, 0]  # half of what failed was undone
 
 
 def test_a_stream_can_be_made_in_advance_with_its_own_settings(start: Start) -> None:

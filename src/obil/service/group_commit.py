@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ Open = Callable[[str, LiveStream | None, Writing, Birth | None], LiveStream]
 log = logging.getLogger("obil.service")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """Something to be done to one stream; whoever waits has the result once that is safe on disk."""
 
@@ -155,12 +155,11 @@ class GroupCommit:
             try:
                 self._keep(self._write(going, opened))
                 break
-            except _StreamError as failed:  # it may be half done: undo all, and do the other streams again
-                log.error("a stream cannot be served", extra={"fields": {"reason": str(failed.refusal)}})
-                _refuse((one for one in going if one.stream == failed.stream), failed.refusal)
-                going = [one for one in going if one.stream != failed.stream]
-                for request in going:
-                    request.error = None
+            except _BlamedError as failed:  # it may be half done: undo all, and do the others again
+                log.error("requests failed", extra={"fields": {"reason": str(failed)}})
+                _refuse(failed.requests, failed.error)
+                going = [one for one in going if one not in failed.requests]
+                _refuse(going, None)
             except BaseException as error:  # nothing of the batch was kept, or nobody knows
                 if not isinstance(error, NotStoredError):
                     log.exception("a transaction failed")
@@ -175,23 +174,28 @@ class GroupCommit:
         touched: dict[str, LiveStream] = {}
         with self._store.writing() as session:
             at = time.time()
-            for name in sorted({request.stream for request in batch}):  # in one order, so that none waits in a ring
-                births = [one.creates for one in batch if one.stream == name and one.creates is not None]
+            asked: dict[str, list[Request]] = {}
+            for request in batch:
+                asked.setdefault(request.stream, []).append(request)
+            for name, own in sorted(asked.items()):  # in one order, so that none waits in a ring
+                births = [one.creates for one in own if one.creates is not None]
                 opened.add(name)
                 try:
                     touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None))
                 except UnknownStreamError as error:  # found before anything was done
-                    _refuse((one for one in batch if one.stream == name), error)
+                    _refuse(own, error)
                 except RefusedError as error:
-                    raise _StreamError(name, error) from error
+                    raise _BlamedError(own, error, str(error)) from error
                 except ObilError as error:
-                    raise _StreamError(name, NotStoredError(f"{name!r} cannot be read: {error}")) from error
+                    reason = f"{name!r} cannot be read: {error}"
+                    raise _BlamedError(own, NotStoredError(reason), reason) from error
             for name, live in touched.items():
-                for run in _runs([one for one in batch if one.stream == name and one.error is None]):
+                for run in _runs(asked[name]):
                     self._act_together(run, live, session, at)
-            for name, live in touched.items():
-                if live.made and all(one.error is not None for one in batch if one.stream == name):
-                    live.erase(session)  # a request that is refused makes no stream
+                if live.made and all(one.error is not None for one in asked[name] if one.creates is not None):
+                    live.erase(session)  # a request that is refused makes no stream, not even for who looks at it
+                    unknown = UnknownStreamError(f"there is no stream {name!r}")
+                    _refuse((one for one in asked[name] if one.error is None), unknown)
                 live.finish(session, at)
         return touched
 
@@ -219,6 +223,8 @@ class GroupCommit:
                 raise
             except RefusedError:
                 pass  # one of them is to blame, and nothing was changed: each by itself
+            except Exception as error:
+                raise _BlamedError(run, error, f"deciding failed: {type(error).__name__}") from error
             else:
                 for request, part in zip(run, parts_of(decided, [work.rows.n_rows for work in works]), strict=True):
                     request.result = part
@@ -235,6 +241,8 @@ class GroupCommit:
             raise
         except RefusedError as error:  # it changed nothing: the others of the batch go on
             request.error = error
+        except Exception as error:  # a bug: the others of the batch have no part in it
+            raise _BlamedError([request], error, f"a request failed: {type(error).__name__}") from error
 
     def _let_go(self, *, everything: bool = False) -> None:
         """Write snapshots of streams that leave memory: all, the idle ones, or those that are too many."""
@@ -258,12 +266,12 @@ class GroupCommit:
             self._forget(name)
 
 
-class _StreamError(Exception):
-    """One stream cannot be opened; the others of the transaction can."""
+class _BlamedError(Exception):
+    """Some requests cannot be done and may have changed what is in memory; the others of the transaction can."""
 
-    def __init__(self, stream: str, refusal: RefusedError) -> None:
-        super().__init__(str(refusal))
-        self.stream, self.refusal = stream, refusal
+    def __init__(self, requests: Sequence[Request], error: Exception, reason: str) -> None:
+        super().__init__(reason)
+        self.requests, self.error = requests, error
 
 
 def _runs(requests: list[Request]) -> list[list[Request]]:
@@ -298,6 +306,6 @@ def _answer_all(requests: Sequence[Request]) -> None:
         request.answer()
 
 
-def _refuse(requests: Any, error: BaseException) -> None:
+def _refuse(requests: Iterable[Request], error: BaseException | None) -> None:
     for request in requests:
         request.error = error

@@ -265,7 +265,8 @@ def score(rows: Rows, model: RatioModel) -> tuple[FloatArray, FloatArray | None]
         ratios = model.log_ratios(rows.table)
         # opinions of single precision are opinions enough, and half of the log
         views = model.views(rows.table).astype(np.float32).astype(np.float64) if model.view_members else None
-    except (ObilError, ValueError, TypeError) as error:  # of ours, or of the wrapped model
+    except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        # of ours, or of the wrapped model, which may be any
         raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
     ratios[:, 0] = 0.0  # it may be -0.0, which the log does not hold
     if views is not None:

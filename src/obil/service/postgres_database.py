@@ -68,7 +68,7 @@ class PostgresDatabase:
                 self._writer = self._connect(autocommit=False)
             connection = self._writer
             try:
-                yield _PostgresSession(connection)
+                yield _PostgresSession(connection, self._error)
                 self._commit(connection)
             except BaseException:
                 if not (connection.closed or connection.broken):
@@ -111,11 +111,12 @@ class PostgresDatabase:
 
 
 class _PostgresSession:
-    def __init__(self, connection: "psycopg.Connection[Any]") -> None:
-        self._connection = connection
+    def __init__(self, connection: "psycopg.Connection[Any]", error: type[Exception]) -> None:
+        self._connection, self._error = connection, error
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return _run(self._connection, sql, values)
+        with as_not_stored(self._error):  # here, so that what else fails within a transaction is not taken for it
+            return _run(self._connection, sql, values)
 
 
 def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -95,4 +95,5 @@ class _SqliteSession:
         self._connection = connection
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, values).fetchall()
+        with as_not_stored(sqlite3.Error):  # here, so that what else fails within a transaction is not taken for it
+            return self._connection.execute(sql, values).fetchall()
