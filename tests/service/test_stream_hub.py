@@ -360,6 +360,51 @@ def test_erases_decisions_by_id_from_log_and_memory(start: Start, url: str) -> N
     assert state_of(start()) == state
 
 
+def test_erases_a_label_whose_decision_was_never_made_or_is_not_kept_any_more(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(3, 0.3, 10)
+    asyncio.run(hub.decide("shop", rows_of(rows, ["a", "b", "c"]), ANYONE))
+    label(hub, [Label("person 1", 1), Label("a", 0)])
+    assert asyncio.run(hub.forget("shop", ["person 1"], ANYONE)) == 1
+    assert asyncio.run(hub.forget("shop", ["person 1"], ANYONE)) == 0
+    row = hub._store.stream("shop")
+    assert row is not None
+    log = b"".join(event.payload for event in hub._store.log(row.id))
+    assert b"person 1" not in log
+    assert b'"a"' in log
+
+
+def test_what_is_erased_leaves_the_files_of_the_store(start: Start, url: str) -> None:
+    if url.startswith("postgresql"):
+        pytest.skip("a server's files are its own")
+    hub, (rows, _) = start(), gaussian_rows(3, 0.3, 10)
+    asyncio.run(hub.decide("shop", rows_of(rows, ["person 1", "person 2", "person 3"]), ANYONE))
+
+    def kept(name: bytes) -> bool:
+        return any(name in path.read_bytes() for path in Path(url).parent.glob("streams.db*"))
+
+    assert kept(b"person 1")
+    asyncio.run(hub.forget("shop", ["person 1"], ANYONE))
+    assert not kept(b"person 1")
+    assert kept(b"person 2")
+    asyncio.run(hub.delete("shop", ANYONE))
+    assert not kept(b"person 2")
+
+
+def test_erases_old_events_of_a_stream_that_never_rests(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(8, 0.3, 10)
+    asyncio.run(hub.decide("shop", rows_of(rows[:5], list("abcde")), ANYONE))
+    asyncio.run(hub.change("shop", {"name": "gmean"}, ANYONE))
+    state, row = state_of(hub), hub._store.stream("shop")
+    assert row is not None
+    assert hub.prune(time.time() - 60.0) == 0
+    assert hub.prune(time.time() + 60.0) == 1
+    assert [event.kind for event in hub._store.log(row.id)] == ["created", "settings"]
+    hub.close()
+    again = start()
+    assert state_of(again) == state
+    assert asyncio.run(again.decide("shop", rows_of(rows[5:]), ANYONE)).first_row == 5
+
+
 def test_deletes_a_stream_and_may_make_it_again(start: Start) -> None:
     hub, (rows, _) = start(), gaussian_rows(20, 0.3, 11)
     decide(hub, rows)

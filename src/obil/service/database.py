@@ -25,6 +25,9 @@ class Database(Protocol):
     def transaction(self) -> AbstractContextManager[Session]:
         """Begin; commit and wait for the disk at the end, or undo everything on an error. One at a time."""
 
+    def sweep(self) -> None:
+        """Leave nothing of what was erased where the database itself would not look for it any more."""
+
     def close(self) -> None:
         """Let go of the database."""
 

@@ -23,15 +23,18 @@ def erase_rows(live: LiveStream, ids: Sequence[Id], sender: Sender, session: Wri
     wanted = set(ids)
     remembered = {name: row for name in wanted if (row := live.online.row_of(name)) is not None}
     kept = [event for event in session.events_of_kinds(live.row.id, (DECIDED,)) if _places(event, wanted)]
+    labelled = [event for event in session.events_of_kinds(live.row.id, (LABELLED,)) if _labelled(event) & wanted]
     found = set(remembered) | {_names(event)[place] for event in kept for place in _places(event, wanted)}
+    # a label may name what was never decided here, or what was decided so long ago that it is pruned
+    found |= {name for event in labelled for name in _labelled(event) & wanted}
     if not found:
         return 0
     # the snapshot that this writes takes the place of all older events, so that these may be rewritten
     live.forget(list(remembered.values()), sender, session, at)
     for event in kept:
         session.rewrite(live.row.id, event.seq, _without_rows(event, _places(event, wanted)))
-    for event in session.events_of_kinds(live.row.id, (LABELLED,)):
-        _erase_labels(live, event.seq, event.payload, wanted, session)
+    for event in labelled:
+        session.rewrite(live.row.id, event.seq, _without_labels(event, wanted))
     return len(found)
 
 
@@ -59,9 +62,12 @@ def _without_rows(event: StoredEvent, places: list[int]) -> bytes:
     return write_rows(rows._replace(ids=names, log_ratios=log_ratios, views=views), inputs=inputs)
 
 
-def _erase_labels(live: LiveStream, seq: int, payload: bytes, wanted: set[Id], session: Writing) -> None:
-    record = read_record(payload)
-    kept = [one for one in record["labels"] if one[0] not in wanted]
-    if len(kept) < len(record["labels"]):
-        record["labels"], record["unknown"] = kept, [name for name in record["unknown"] if name not in wanted]
-        session.rewrite(live.row.id, seq, write_record(record))
+def _labelled(event: StoredEvent) -> set[Id]:
+    return {one[0] for one in read_record(event.payload)["labels"]}
+
+
+def _without_labels(event: StoredEvent, wanted: set[Id]) -> bytes:
+    record = read_record(event.payload)
+    record["labels"] = [one for one in record["labels"] if one[0] not in wanted]
+    record["unknown"] = [name for name in record["unknown"] if name not in wanted]
+    return write_record(record)

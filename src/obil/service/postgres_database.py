@@ -75,6 +75,9 @@ class PostgresDatabase:
                     connection.rollback()
                 raise
 
+    def sweep(self) -> None:
+        """Leave it to the server, whose log and vacuum are its operator's."""
+
     def close(self) -> None:
         """Let go of the server."""
         for connection in (self._reader, self._writer):

@@ -59,6 +59,11 @@ class SqliteDatabase:
                     self._writer.execute("ROLLBACK")
                 raise
 
+    def sweep(self) -> None:
+        """Fold the write-ahead log in and empty it: until it is full, it would hold what was erased."""
+        with self._writing, self._reading, suppress(sqlite3.Error):  # what a full disk hinders is folded in later
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Let go of the file; the write-ahead log is folded into it."""
         self._closing.set()
@@ -83,6 +88,7 @@ class SqliteDatabase:
         for setting in (
             "journal_mode = WAL",
             "synchronous = FULL",
+            "secure_delete = ON",  # what is erased is overwritten; Debian's SQLite does so anyway, others do not
             f"busy_timeout = {BUSY_MS}",
             "wal_autocheckpoint = 0",
         ):

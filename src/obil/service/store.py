@@ -16,6 +16,7 @@ EVENT_COLUMNS = "seq, at, kind, sender, retry_key, digest, first_row, n_rows, pa
 STREAM_COLUMNS = "id, name, created, updated, seq, n_rows, n_labels, n_alerts, trusted, model, summary"
 POINT_COLUMNS = "at_row, at, prior, low, high, log_threshold, n_rows, n_alerts, log_evidence"
 KEY_COLUMNS = "id, name, hash, scopes, created, expires, revoked"
+ALWAYS_KEPT = "('created', 'settings')"  # kinds of events: how a stream began, and the audit of its settings
 PRUNE_EVENTS = 5_000  # at a time, so that no request waits long
 
 
@@ -187,7 +188,7 @@ class Writing:
         """Erase old events that a snapshot covers, and old points; return how many events went."""
         old = self._run(
             "SELECT e.stream, e.seq FROM events e JOIN snapshots s ON s.stream = e.stream "
-            "WHERE e.at < ? AND e.seq <= s.seq AND e.kind NOT IN ('created', 'settings') ORDER BY e.at LIMIT ?",
+            f"WHERE e.at < ? AND e.seq <= s.seq AND e.kind NOT IN {ALWAYS_KEPT} ORDER BY e.at LIMIT ?",
             (before, PRUNE_EVENTS),
         )
         for stream, seq in old:
@@ -213,6 +214,10 @@ class Store:
         """Begin a transaction; what was done in it is safe on disk when it has ended without an error."""
         with self._database.transaction() as session:
             yield Writing(session, self._database.lock_rows)
+
+    def sweep(self) -> None:
+        """Leave nothing of what was erased in the files of the database."""
+        self._database.sweep()
 
     def close(self) -> None:
         """Let go of the database."""
@@ -249,6 +254,16 @@ class Store:
             (*within, total, step),  # counted from the end: the newest point is always there
         )
         return [Point(*row) for row in found]
+
+    def uncovered(self, before: float, *, most: int) -> list[str]:
+        """Return streams with old events that no snapshot covers, so that they may not be erased yet."""
+        found = self._database.read(
+            "SELECT DISTINCT s.name FROM events e JOIN streams s ON s.id = e.stream LEFT JOIN snapshots p "
+            "ON p.stream = e.stream WHERE e.at < ? AND e.seq > COALESCE(p.seq, 0) "
+            f"AND e.kind NOT IN {ALWAYS_KEPT} ORDER BY s.name LIMIT ?",
+            (before, most),
+        )
+        return [name for (name,) in found]
 
     def changes(self, stream: int, *, most: int) -> list[StoredEvent]:
         """Return the last changes of a stream's settings, the newest first."""

@@ -30,6 +30,7 @@ from obil.service.operations import (
 )
 from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedError, StreamExistsError, UnknownStreamError
 from obil.service.replay import fresh_online, replay, same_settings, settled
+from obil.service.retention import erase_old
 from obil.service.store import Store, StreamRow, Writing
 from obil.service.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.stream_report import Moment, detail_of, moment_of, series_of, summary_of_row
@@ -156,11 +157,13 @@ class StreamHub:
         erased: int = await self._writer.do(
             stream, lambda live, session, at: erase_rows(live, ids, sender, session, at)
         )
+        await asyncio.to_thread(self._store.sweep)
         return erased
 
     async def delete(self, stream: str, sender: Sender) -> None:
         """Erase a whole stream."""
         await self._writer.do(stream, lambda live, session, _at: live.erase(session))
+        await asyncio.to_thread(self._store.sweep)
 
     async def detail(self, stream: str) -> StreamDetail:
         """Return a stream in depth."""
@@ -220,9 +223,8 @@ class StreamHub:
         return True
 
     def prune(self, before: float) -> int:
-        """Erase what is older than a moment and not needed any more; return how many events went."""
-        with self._store.writing() as session:
-            return session.prune(before)
+        """Erase what is older than a moment; return how many events went."""
+        return erase_old(self._store, self._writer, before)
 
     def _probe(self) -> None:
         with self._store.writing() as session:
