@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import obil
-from obil.service.live_stream import LiveStream, score
+from obil.service.live_stream import LiveStream
 from obil.service.model_shelf import ModelShelf
 from obil.service.operations import Label, Rows, Sender, StreamSettings
 from obil.service.refusals import (
@@ -20,6 +20,7 @@ from obil.service.refusals import (
     UnknownStreamError,
 )
 from obil.service.replay import replay
+from obil.service.scoring import score
 from obil.service.store import Writing
 from obil.service.stores import open_store
 from obil.service.stream_hub import StreamHub

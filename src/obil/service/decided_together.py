@@ -35,6 +35,7 @@ class RowsToDecide:
             and type(two.table) is np.ndarray
             and one.table.shape[1:] == two.table.shape[1:]
             and one.table.dtype == two.table.dtype
+            and one.read_for is two.read_for
             and (one.ids is None) == (two.ids is None)
             and (one.inputs is None) == (two.inputs is None)
         )
@@ -68,6 +69,7 @@ def joined(works: Sequence[RowsToDecide]) -> Rows:
         sum(rows.n_rows for rows in all_rows),
         None if all_rows[0].ids is None else [name for rows in all_rows for name in rows.ids or ()],
         None if all_rows[0].inputs is None else [one for rows in all_rows for one in rows.inputs or ()],
+        all_rows[0].read_for,
     )
 
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from obil.errors import ObilError
 from obil.service.decided_together import RowsToDecide, joined, parts_of, runs_of
-from obil.service.live_stream import LiveStream, score
+from obil.service.live_stream import LiveStream
 from obil.service.refusals import NotStoredError, RefusedError, UnknownStreamError
+from obil.service.scoring import score
 from obil.service.store import Store, Writing
 
 MOST_IN_ONE = 256  # requests of one transaction

@@ -259,21 +259,6 @@ class LiveStream:
         self._point_at, self._point_rows, self._point_alerts = at, self.row.n_rows, self.row.n_alerts
 
 
-def score(rows: Rows, model: RatioModel) -> tuple[FloatArray, FloatArray | None]:
-    """Return the log ratios (n, K) of rows and their views, (n, V, K), or say what is wrong with the rows."""
-    try:
-        ratios = model.log_ratios(rows.table)
-        # opinions of single precision are opinions enough, and half of the log
-        views = model.views(rows.table).astype(np.float32).astype(np.float64) if model.view_members else None
-    except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # of ours, or of the wrapped model, which may be any
-        raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
-    ratios[:, 0] = 0.0  # it may be -0.0, which the log does not hold
-    if views is not None:
-        views[:, :, 0] = 0.0
-    return ratios, views
-
-
 def _checked(one: Label, classes: Sequence[Any]) -> Label:
     """Refuse a label before any of its request is taken in."""
     try:

@@ -20,6 +20,7 @@ class Rows:
     n_rows: int
     ids: Sequence[Id] | None = None  # None: each is its row number in the stream
     inputs: Sequence[Any] | None = None  # the rows as they were sent, kept only where the service stores inputs
+    read_for: RatioModel | None = None  # whose columns and codes of words the table has; None: any model's
 
 
 @dataclass(frozen=True, slots=True)

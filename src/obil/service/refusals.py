@@ -14,6 +14,7 @@ RefusedError
 ├── KeyReusedError        409   an idempotency key came with another body
 ├── ModelRefusedError     409   the gate refuses the new model, or it does not fit the streams
 ├── NotStoredError        503   the store is full or lost: nothing of this request was kept, try again
+├── ModelChangedError     503   another model took over while the rows were on their way: nothing was kept, try again
 └── BusyError             503   as many watch the events as the service lets
 """
 
@@ -111,6 +112,12 @@ class NotStoredError(RefusedError):
     """The store is full or lost: nothing of this request was kept."""
 
     status, code = 503, "not_stored"
+
+
+class ModelChangedError(RefusedError):
+    """Rows were read for a model that another one has replaced since."""
+
+    status, code = 503, "model_changed"
 
 
 class BusyError(RefusedError):

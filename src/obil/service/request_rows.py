@@ -47,7 +47,7 @@ def rows_of_json(body: bytes, reader: RowReader, *, max_rows: int, keep_inputs: 
         ids = checked_ids(given, where=many)
         if len(ids) != len(rows):
             raise BadInputError(f"ids must name every row ({len(rows)}), got {len(ids)}", where="ids")
-    return Rows(table, len(rows), ids, rows if keep_inputs else None)
+    return Rows(table, len(rows), ids, rows if keep_inputs else None, reader.model)
 
 
 def rows_of_csv(
@@ -71,9 +71,10 @@ def rows_of_csv(
             raise BadInputError("a row must have a feature besides its id, got none", where=id_column[:128])
     table = reader.of_frame(frame)
     if not keep_inputs:
-        return Rows(table, len(frame), ids)
+        return Rows(table, len(frame), ids, read_for=reader.model)
     cells = zip(*(plain_cells(frame[name]) for name in frame.columns), strict=True)
-    return Rows(table, len(frame), ids, [dict(zip(frame.columns, row, strict=True)) for row in cells])
+    inputs = [dict(zip(frame.columns, row, strict=True)) for row in cells]
+    return Rows(table, len(frame), ids, inputs, reader.model)
 
 
 def _read_csv(body: bytes, words: Sequence[str], id_column: str | None) -> "pd.DataFrame":

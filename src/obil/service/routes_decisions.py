@@ -9,7 +9,7 @@ from obil.errors import InvalidInputError
 from obil.service.documents import DecisionsAnswer, ErasedAnswer, refusals
 from obil.service.http_edge import HttpEdge, content_type, json_answer, sender_of
 from obil.service.operations import Rows
-from obil.service.refusals import BadInputError, UnknownDecisionError, UnsupportedTypeError
+from obil.service.refusals import BadInputError, ModelChangedError, UnknownDecisionError, UnsupportedTypeError
 from obil.service.request_documents import DECISIONS_BODY, ID_COLUMN_PARAMETER, KEY_PARAMETER, STREAM_PARAMETER
 from obil.service.request_rows import rows_of_csv, rows_of_json
 from obil.service.stream_names import as_stream_name
@@ -17,6 +17,7 @@ from obil.stream.decision_ids import Id, as_id
 
 _LARGE_BODY = 200_000  # bytes; from here on a body is read beside the event loop, not in it
 _MANY_ROWS = 2_000
+_TRIES = 3  # to decide rows while models are replaced
 
 
 def decision_routes(edge: HttpEdge) -> APIRouter:
@@ -49,8 +50,14 @@ def decision_routes(edge: HttpEdge) -> APIRouter:
         body = await request.body()
         sender = sender_of(request, body)
         large = len(body) > _LARGE_BODY
-        rows = await asyncio.to_thread(_read, request, body, edge) if large else _read(request, body, edge)
-        decided = await edge.streams.decide(stream, rows, sender)
+        for tries_left in reversed(range(_TRIES)):
+            rows = await asyncio.to_thread(_read, request, body, edge) if large else _read(request, body, edge)
+            try:
+                decided = await edge.streams.decide(stream, rows, sender)
+                break
+            except ModelChangedError:  # nothing was kept: read them for the one that serves now
+                if not tries_left:
+                    raise
         writer = edge.writer
         edge.metrics.decided(decided, writer.positive(decided))
         as_csv = "text/csv" in request.headers.get("accept", "")

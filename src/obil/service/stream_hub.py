@@ -13,7 +13,7 @@ from obil.model.ratio_model import RatioModel
 from obil.service.decided_together import RowsToDecide
 from obil.service.erasure import erase_rows
 from obil.service.group_commit import Birth, GroupCommit
-from obil.service.live_stream import LiveStream, score
+from obil.service.live_stream import LiveStream
 from obil.service.model_shelf import CURRENT, ModelShelf
 from obil.service.operations import (
     Decided,
@@ -31,6 +31,7 @@ from obil.service.operations import (
 from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedError, StreamExistsError, UnknownStreamError
 from obil.service.replay import fresh_online, replay, same_settings, settled
 from obil.service.retention import erase_old
+from obil.service.scoring import score
 from obil.service.store import Store, StreamRow, Writing
 from obil.service.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.stream_report import Moment, detail_of, moment_of, series_of, summary_of_row
@@ -102,7 +103,7 @@ class StreamHub:
     async def decide(self, stream: str, rows: Rows, sender: Sender) -> Decided:
         """Decide rows, let them vote, and return when they are safe on disk."""
         if not self._store_inputs and rows.inputs is not None:
-            rows = Rows(rows.table, rows.n_rows, rows.ids)
+            rows = replace(rows, inputs=None)
         work = RowsToDecide(rows, sender)
         if rows.n_rows > SCORE_APART:
             version = self._version
