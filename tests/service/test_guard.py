@@ -2,7 +2,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -23,12 +23,33 @@ from tests.service.conftest import ROW, Served
 @pytest.fixture
 def log_lines() -> Iterator[Any]:
     """Return a function that gives the lines logged so far."""
-    logger = logging.getLogger("obil")
-    before = logger.handlers[:], logger.level, logger.propagate
+    loggers = [logging.getLogger(name) for name in ("obil", "uvicorn", "asyncio")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     text = io.StringIO()
     set_up_json_logs("info", stream=text)
     yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
-    logger.handlers[:], logger.level, logger.propagate = before
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.level, logger.propagate = handlers, level, propagate
+
+
+def test_what_the_server_warns_of_is_json_too_and_without_values(log_lines: Any) -> None:
+    try:
+        raise ValueError("amount 3.2")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+    assert [(line["message"], line["exception"]) for line in log_lines()] == [
+        ("Exception in ASGI application", "ValueError")
+    ]
+
+
+def test_a_body_in_chunks_is_limited_whatever_length_it_announces(served: Served) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(300):
+            yield b" " * 1_000
+
+    headers = {"content-length": "5", "transfer-encoding": "chunked", "content-type": "application/json"}
+    answer = served.client.post("/v1/streams/shop/decisions", content=chunks(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
 
 def test_every_answer_carries_the_headers_that_keep_a_browser_safe(served: Served) -> None:

@@ -188,6 +188,30 @@ def test_sends_an_event_when_a_stream_has_changed(served: Served, path: str, eve
     assert all(later > earlier for earlier, later in pairwise(rows))
 
 
+def test_an_open_watch_ends_when_its_key_is_revoked(make_served: Any) -> None:
+    served = make_served(require_keys=True, key_cache_seconds=0.0)
+    key = served.keys["read"]
+    store = served.app.user_middleware[0].kwargs["authentication"]._keys
+
+    async def watch() -> None:
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(60.0)
+            return {"type": "http.disconnect"}
+
+        async def send(_message: dict[str, Any]) -> None:
+            store.revoke_key(key.split("_")[1], 1.0)
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/v1/events", "raw_path": b"/v1/events", "query_string": b"",
+            "headers": [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {key}".encode())],
+            "http_version": "1.1", "scheme": "http",
+        }  # fmt: skip
+        await asyncio.wait_for(served.app(scope, receive, send), 10.0)
+
+    asyncio.run(watch())
+    assert served.app.state.edge.watchers == 0
+
+
 def test_watching_a_stream_that_is_none_is_refused(served: Served) -> None:
     assert served.client.get("/v1/streams/none/events").status_code == 404
 

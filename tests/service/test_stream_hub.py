@@ -21,9 +21,9 @@ from obil.service.refusals import (
 )
 from obil.service.replay import replay
 from obil.service.scoring import score
-from obil.service.store import Writing
 from obil.service.stores import open_store
 from obil.service.stream_hub import StreamHub
+from obil.service.writing import Writing
 from tests.service.models import gaussian_rows, saved_model
 from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
 

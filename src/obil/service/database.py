@@ -1,6 +1,6 @@
 """Say what the store needs of a database: reads, and transactions that are safe on disk when they end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -33,12 +33,12 @@ class Database(Protocol):
 
 
 @contextmanager
-def as_not_stored(error: type[Exception]) -> Iterator[None]:
+def as_not_stored(error: type[Exception], reason_of: Callable[[Exception], str] = str) -> Iterator[None]:
     """Turn what a driver raises into one refusal: nothing was kept, try again."""
     try:
         yield
     except error as cause:
-        reason = " ".join(str(cause).split())
+        reason = " ".join(reason_of(cause).split())
         raise NotStoredError(
             f"the store cannot be written now, nothing of this request was kept: {reason:.200}"
         ) from cause

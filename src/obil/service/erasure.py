@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from obil.service.live_stream import LiveStream
 from obil.service.operations import Sender
-from obil.service.store import Writing
 from obil.service.stored_event import (
     DECIDED,
     LABELLED,
@@ -15,6 +14,7 @@ from obil.service.stored_event import (
     write_record,
     write_rows,
 )
+from obil.service.writing import Writing
 from obil.stream.decision_ids import Id, erased_id
 
 

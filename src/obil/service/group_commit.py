@@ -6,58 +6,26 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from obil.errors import ObilError
-from obil.service.decided_together import RowsToDecide, joined, parts_of, runs_of
+from obil.service.decided_together import RowsToDecide, joined, parts_of
 from obil.service.live_stream import LiveStream
 from obil.service.refusals import NotStoredError, RefusedError, UnknownStreamError
 from obil.service.scoring import score
-from obil.service.store import Store, Writing
+from obil.service.store import Store
+from obil.service.stream_request import Act, Birth, BlamedError, Request, answer, refuse, runs_together
+from obil.service.writing import Writing
 
 MOST_IN_ONE = 256  # requests of one transaction
 GATHER_SECONDS = 0.003
 IDLE_SECONDS = 1.0  # between two looks for streams to let go of
 
-
-class Birth(NamedTuple):
-    """How a stream is made where there is none of its name."""
-
-    settings: Mapping[str, Any]
-    by: str
-
-
-Act = Callable[[LiveStream, Writing, float], Any]
 Open = Callable[[str, LiveStream | None, Writing, Birth | None], LiveStream]
 
 log = logging.getLogger("obil.service")
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """Something to be done to one stream; whoever waits has the result once that is safe on disk."""
-
-    stream: str
-    act: Act
-    creates: Birth | None = None
-    work: RowsToDecide | None = None  # what `act` decides, where others may be decided with it
-    waiter: "asyncio.Future[Any] | Future[Any] | None" = None
-    result: Any = None
-    error: BaseException | None = None
-
-    def answer(self) -> None:
-        """Tell whoever waits, who may have gone."""
-        if self.waiter is None or self.waiter.done():
-            return
-        if self.error is None:
-            self.waiter.set_result(self.result)
-        else:
-            self.waiter.set_exception(self.error)
 
 
 class GroupCommit:
@@ -156,19 +124,21 @@ class GroupCommit:
             try:
                 self._keep(self._write(going, opened))
                 break
-            except _BlamedError as failed:  # it may be half done: undo all, and do the others again
+            except BlamedError as failed:  # it may be half done: undo all, and do the others again
                 log.error("requests failed", extra={"fields": {"reason": str(failed)}})
-                _refuse(failed.requests, failed.error)
+                refuse(failed.requests, failed.error)
                 going = [one for one in going if one not in failed.requests]
-                _refuse(going, None)
+                refuse(going, None)
             except BaseException as error:  # nothing of the batch was kept, or nobody knows
-                if not isinstance(error, NotStoredError):
+                if isinstance(error, NotStoredError):
+                    log.warning("requests were not stored", extra={"fields": {"n": len(going), "reason": str(error)}})
+                else:
                     log.exception("a transaction failed")
-                _refuse(going, error if isinstance(error, NotStoredError) else NotStoredError("the service failed"))
+                refuse(going, error if isinstance(error, NotStoredError) else NotStoredError("the service failed"))
                 going = []
             for name in opened:  # it may be ahead of the store: read it again
                 self._forget(name)
-        _answer(batch)
+        answer(batch)
 
     def _write(self, batch: list[Request], opened: set[str]) -> dict[str, LiveStream]:
         """Do what is asked in one transaction; return the streams of it, which are the store's once it has ended."""
@@ -184,19 +154,19 @@ class GroupCommit:
                 try:
                     touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None))
                 except UnknownStreamError as error:  # found before anything was done
-                    _refuse(own, error)
+                    refuse(own, error)
                 except RefusedError as error:
-                    raise _BlamedError(own, error, str(error)) from error
+                    raise BlamedError(own, error, str(error)) from error
                 except ObilError as error:
                     reason = f"{name!r} cannot be read: {error}"
-                    raise _BlamedError(own, NotStoredError(reason), reason) from error
+                    raise BlamedError(own, NotStoredError(reason), reason) from error
             for name, live in touched.items():
-                for run in _runs(asked[name]):
+                for run in runs_together(asked[name]):
                     self._act_together(run, live, session, at)
                 if live.made and all(one.error is not None for one in asked[name] if one.creates is not None):
                     live.erase(session)  # a request that is refused makes no stream, not even for who looks at it
                     unknown = UnknownStreamError(f"there is no stream {name!r}")
-                    _refuse((one for one in asked[name] if one.error is None), unknown)
+                    refuse((one for one in asked[name] if one.error is None), unknown)
                 live.finish(session, at)
         return touched
 
@@ -225,7 +195,7 @@ class GroupCommit:
             except RefusedError:
                 pass  # one of them is to blame, and nothing was changed: each by itself
             except Exception as error:
-                raise _BlamedError(run, error, f"deciding failed: {type(error).__name__}") from error
+                raise BlamedError(run, error, f"deciding failed: {type(error).__name__}") from error
             else:
                 for request, part in zip(run, parts_of(decided, [work.rows.n_rows for work in works]), strict=True):
                     request.result = part
@@ -243,7 +213,7 @@ class GroupCommit:
         except RefusedError as error:  # it changed nothing: the others of the batch go on
             request.error = error
         except Exception as error:  # a bug: the others of the batch have no part in it
-            raise _BlamedError([request], error, f"a request failed: {type(error).__name__}") from error
+            raise BlamedError([request], error, f"a request failed: {type(error).__name__}") from error
 
     def _let_go(self, *, everything: bool = False) -> None:
         """Write snapshots of streams that leave memory: all, the idle ones, or those that are too many."""
@@ -265,48 +235,3 @@ class GroupCommit:
             log.warning("snapshots could not be written: these streams will be replayed from the log", exc_info=True)
         for name in leaving:
             self._forget(name)
-
-
-class _BlamedError(Exception):
-    """Some requests cannot be done and may have changed what is in memory; the others of the transaction can."""
-
-    def __init__(self, requests: Sequence[Request], error: Exception, reason: str) -> None:
-        super().__init__(reason)
-        self.requests, self.error = requests, error
-
-
-def _runs(requests: list[Request]) -> list[list[Request]]:
-    """Return the requests of one stream in their order, those together that are decided together."""
-    runs: list[list[Request]] = []
-    for together, group in groupby(requests, key=lambda request: request.work is not None):
-        own = list(group)
-        parts = runs_of([one.work for one in own if one.work is not None]) if together else map(_alone, range(len(own)))
-        runs += [own[part.start : part.stop] for part in parts]
-    return runs
-
-
-def _alone(place: int) -> range:
-    return range(place, place + 1)
-
-
-def _answer(batch: Sequence[Request]) -> None:
-    """Tell all who wait, each event loop once."""
-    loops: dict[asyncio.AbstractEventLoop, list[Request]] = {}
-    for request in batch:
-        if isinstance(request.waiter, asyncio.Future):
-            loops.setdefault(request.waiter.get_loop(), []).append(request)
-        else:
-            request.answer()
-    for loop, requests in loops.items():
-        with suppress(RuntimeError):  # a loop that is closed has nobody who waits
-            loop.call_soon_threadsafe(_answer_all, requests)
-
-
-def _answer_all(requests: Sequence[Request]) -> None:
-    for request in requests:
-        request.answer()
-
-
-def _refuse(requests: Iterable[Request], error: BaseException | None) -> None:
-    for request in requests:
-        request.error = error

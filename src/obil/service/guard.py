@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import traceback
+from functools import partial
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -21,6 +22,7 @@ from obil.service.route_scopes import needed_scope
 from obil.service.straight_route import StraightRoutes
 
 CALLER = "obil.caller"  # its place in the scope of a request
+STILL_ALLOWED = "obil.still_allowed"  # to be awaited by who answers for long: refuses a key that was revoked meanwhile
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
@@ -82,9 +84,10 @@ class Guard:
             self._hosts.require(headers.hosts, headers.origins)
             needed = needed_scope(scope["method"], scope["path"])
             caller = scope[CALLER] = await self._authentication.caller(headers.authorization, needed)
-            limited = self._limited(headers.length, receive)
+            limited = self._limited(headers, receive)
             straight = self._straight.find(scope["method"], scope["path"])
             if straight is None:
+                scope[STILL_ALLOWED] = partial(self._authentication.caller, headers.authorization, needed)
                 await self._app(scope, limited, send_guarded)
             else:
                 scope["route"], scope["path_params"] = straight[0], {"stream": straight[1]}
@@ -104,15 +107,16 @@ class Guard:
         finally:
             self._record(scope, status, perf_counter() - started, caller, request_id)
 
-    def _limited(self, length: bytes | None, receive: Receive) -> Receive:
+    def _limited(self, headers: "_Headers", receive: Receive) -> Receive:
         """Return a way to receive a body that stops where it is too large."""
-        limit = self._max_body_bytes
+        limit, length = self._max_body_bytes, headers.length
         if length is not None:
             if not length.isdigit():
                 raise BadInputError("Content-Length must be a whole number", where="Content-Length")
             if len(length) > 18 or int(length) > limit:
                 raise TooLargeError(f"a body may have {limit:,} bytes")
-            return receive  # the server passes on no more than was announced
+            if not headers.chunked:  # in chunks it may have any size, whatever was announced
+                return receive  # the server passes on no more than was announced
         received = 0
 
         async def receive_limited() -> Message:
@@ -145,13 +149,14 @@ class Guard:
 class _Headers:
     """The headers that the guard looks at."""
 
-    __slots__ = ("authorization", "hosts", "length", "origins", "request_id")
+    __slots__ = ("authorization", "chunked", "hosts", "length", "origins", "request_id")
 
     def __init__(self) -> None:
         self.hosts: list[bytes] = []
         self.origins: list[bytes] = []
         self.authorization: bytes | None = None
         self.length: bytes | None = None
+        self.chunked = False
         self.request_id: str | None = None
 
 
@@ -162,6 +167,8 @@ def _read_headers(scope: Scope) -> _Headers:
             found.hosts.append(value)
         elif name == b"content-length":
             found.length = value
+        elif name == b"transfer-encoding":
+            found.chunked = True
         elif name == b"authorization":
             found.authorization = value
         elif name == b"origin":

@@ -39,13 +39,15 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_json_logs(level: str = "info", *, stream: TextIO | None = None) -> logging.Handler:
-    """Send what obil logs to a stream, standard error if None, and nowhere else; return the handler."""
+    """Send what obil logs, and what its server warns of, to a stream, standard error if None; return the handler."""
     # a record need not carry what no line shows; each would be looked up for every request
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter())
-    logger = logging.getLogger("obil")
-    logger.handlers[:] = [handler]
-    logger.setLevel(level.upper())
-    logger.propagate = False
+    # the server's and the event loop's own lines would be no JSON, and a traceback of theirs may hold a row's values
+    for name, lowest in (("obil", level.upper()), ("uvicorn", "WARNING"), ("asyncio", "WARNING")):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(lowest)
+        logger.propagate = False
     return handler

@@ -13,7 +13,6 @@ from obil.model.ratio_model import RatioModel
 from obil.policy import policy_from_json
 from obil.service.operations import Decided, Label, Labelled, Rows, Sender, SettingsChange
 from obil.service.refusals import BadInputError, KeyReusedError
-from obil.service.store import Point, Snapshot, StreamRow, Writing
 from obil.service.stored_event import (
     DECIDED,
     FORGOTTEN,
@@ -29,6 +28,7 @@ from obil.service.stored_event import (
     write_record,
     write_rows,
 )
+from obil.service.writing import Point, Snapshot, StreamRow, Writing
 from obil.stream.decision import Decisions
 from obil.stream.decision_ids import as_id, as_ids
 from obil.stream.online_classifier import OnlineClassifier

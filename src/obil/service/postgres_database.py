@@ -1,5 +1,6 @@
 """Keep everything in PostgreSQL, so that several processes may serve the same streams."""
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from obil.service.schema import POSTGRES_WORDS, TABLES
 
 if TYPE_CHECKING:
     import psycopg
+
+log = logging.getLogger("obil.service")
 
 # what the server is told, in this order, by a connection that writes
 _SETTINGS = (
@@ -55,7 +58,7 @@ class PostgresDatabase:
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return what is committed; from any thread."""
-        with self._reading, as_not_stored(self._error):
+        with self._reading, as_not_stored(self._error, _reason):
             if self._reader is None or self._reader.closed or self._reader.broken:
                 self._reader = self._connect(autocommit=True)
             return _run(self._reader, sql, values)
@@ -63,7 +66,7 @@ class PostgresDatabase:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Begin; commit and wait for the server's disk at the end, or undo everything on an error."""
-        with self._writing, as_not_stored(self._error):
+        with self._writing, as_not_stored(self._error, _reason):
             if self._writer is None or self._writer.closed or self._writer.broken:
                 self._writer = self._connect(autocommit=False)
             connection = self._writer
@@ -103,7 +106,11 @@ class PostgresDatabase:
 
         told = psycopg.conninfo.conninfo_to_dict(self._url)
         patience: dict[str, Any] = {name: value for name, value in _PATIENCE.items() if name not in told}
-        connection = psycopg.connect(self._url, autocommit=autocommit, **patience)
+        try:
+            connection = psycopg.connect(self._url, autocommit=autocommit, **patience)
+        except psycopg.Error as error:
+            log.warning("PostgreSQL cannot be reached", extra={"fields": {"reason": _first_line(error)}})
+            raise
         if not autocommit:
             # each statement sees what was committed before it, whatever the server's default is: locks come first
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -118,13 +125,19 @@ class _PostgresSession:
         self._connection, self._error = connection, error
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with as_not_stored(self._error):  # here, so that what else fails within a transaction is not taken for it
+        with as_not_stored(self._error, _reason):  # here: what else fails in a transaction is not taken for it
             return _run(self._connection, sql, values)
 
 
 def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)  # our own text, no user's
     return found.fetchall() if found.description is not None else []
+
+
+def _reason(error: Exception) -> str:
+    """Return what a client may know: no address, user or value, which the driver's own text names."""
+    told = getattr(getattr(error, "diag", None), "message_primary", None)
+    return told or "the server cannot be reached"
 
 
 def _first_line(error: Exception) -> str:

@@ -9,8 +9,9 @@ from starlette.responses import StreamingResponse
 
 from obil.service.answers import json_bytes, summary_record
 from obil.service.documents import refusals
+from obil.service.guard import STILL_ALLOWED
 from obil.service.http_edge import HttpEdge
-from obil.service.refusals import BusyError, RefusedError, UnknownStreamError
+from obil.service.refusals import BusyError, NoKeyError, RefusedError, UnknownStreamError
 from obil.service.request_documents import STREAM_PARAMETER
 from obil.service.routes_streams import After, Alarmed, Limit, Search, require_page
 from obil.service.stream_names import as_stream_name
@@ -30,7 +31,7 @@ def event_routes(edge: HttpEdge) -> APIRouter:
 
     @router.get("/v1/events", summary="Watch streams", responses={200: _EVENTS, **refusals()})
     async def watch_all(
-        after: After = None, limit: Limit = 100, search: Search = None, alarmed: Alarmed = False
+        request: Request, after: After = None, limit: Limit = 100, search: Search = None, alarmed: Alarmed = False
     ) -> Response:
         require_page(after, search)
         known: dict[str, int] = {}
@@ -42,7 +43,7 @@ def event_routes(edge: HttpEdge) -> APIRouter:
             known.update({one.name: one.seq for one in page.streams})
             return _event("streams", {"streams": [summary_record(one) for one in changed]}) if changed else None
 
-        return _watched(edge, changes)
+        return _watched(edge, request, changes)
 
     @router.get(
         "/v1/streams/{stream}/events",
@@ -63,7 +64,7 @@ def event_routes(edge: HttpEdge) -> APIRouter:
             seq = changed[0].seq
             return _event("stream", summary_record(changed[0]))
 
-        return _watched(edge, change)
+        return _watched(edge, request, change)
 
     return router
 
@@ -80,7 +81,7 @@ async def event_lines(
     while not stopping():
         try:
             event = await news()
-        except UnknownStreamError:  # it was erased
+        except (UnknownStreamError, NoKeyError):  # it was erased; the key was revoked, or has expired
             return
         except RefusedError:  # the store is away: the watcher waits with us
             event = None
@@ -91,14 +92,18 @@ async def event_lines(
         silent += poll_seconds
 
 
-def _watched(edge: HttpEdge, news: Callable[[], Any]) -> Response:
+def _watched(edge: HttpEdge, request: Request, news: Callable[[], Any]) -> Response:
     if edge.watchers >= edge.settings.max_watchers:
         raise BusyError(f"at most {edge.settings.max_watchers} may watch at once")
+
+    async def allowed_news() -> Any:
+        await request.scope[STILL_ALLOWED]()
+        return await news()
 
     async def lines() -> AsyncIterator[bytes]:
         edge.watchers += 1
         try:
-            async for line in event_lines(news, stopping=lambda: edge.stopping):
+            async for line in event_lines(allowed_news, stopping=lambda: edge.stopping):
                 yield line
         finally:
             edge.watchers -= 1

@@ -12,7 +12,7 @@ from obil.errors import ObilError
 from obil.model.ratio_model import RatioModel
 from obil.service.decided_together import RowsToDecide
 from obil.service.erasure import erase_rows
-from obil.service.group_commit import Birth, GroupCommit
+from obil.service.group_commit import GroupCommit
 from obil.service.live_stream import LiveStream
 from obil.service.model_shelf import CURRENT, ModelShelf
 from obil.service.operations import (
@@ -32,9 +32,12 @@ from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedErro
 from obil.service.replay import fresh_online, replay, same_settings, settled
 from obil.service.retention import erase_old
 from obil.service.scoring import score
-from obil.service.store import Store, StreamRow, Writing
+from obil.service.store import Store
+from obil.service.store_probe import StoreProbe
 from obil.service.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.stream_report import Moment, detail_of, moment_of, series_of, summary_of_row
+from obil.service.stream_request import Birth
+from obil.service.writing import StreamRow, Writing
 from obil.stream.decision_ids import Id
 from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.packed_state import pack_stream, unpack_stream
@@ -78,6 +81,7 @@ class StreamHub:
         self._settled = settled(self._defaults, self._defaults)
         self._fresh: dict[str, bytes] = {}  # packed streams that have seen no row, by version and settings
         fresh_online(self.model, self._settled)  # refuses wrong defaults now
+        self._probe = StoreProbe(store)
         self._writer = GroupCommit(store, self._open, most_streams=most_streams, idle_seconds=idle_seconds)
 
     @property
@@ -217,19 +221,11 @@ class StreamHub:
 
     async def ready(self) -> bool:
         """Return whether decisions can be taken and kept."""
-        try:
-            await asyncio.to_thread(self._probe)
-        except ObilError:
-            return False
-        return True
+        return await self._probe.ready()
 
     def prune(self, before: float) -> int:
         """Erase what is older than a moment; return how many events went."""
         return erase_old(self._store, self._writer, before)
-
-    def _probe(self) -> None:
-        with self._store.writing() as session:
-            session.set_meta("probe", "1")
 
     async def _report(self, moment: Moment) -> StreamDetail:
         return await asyncio.to_thread(self._detail, moment)

@@ -13,8 +13,9 @@ from obil.model.ratio_model import RatioModel
 from obil.prior.calibration_spread import calibration_variance, logits_of
 from obil.service.live_stream import LiveStream
 from obil.service.operations import Series, SettingsChange, StreamDetail, StreamSummary
-from obil.service.store import Point, StreamRow, summary_of
+from obil.service.store import summary_of
 from obil.service.stored_event import StoredEvent, read_record
+from obil.service.writing import Point, StreamRow
 from obil.stream.decided_holdout import DecidedHoldout
 from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.performance import Performance
