@@ -84,6 +84,7 @@ def test_a_full_disk_answers_503_and_goes_on_when_there_is_room_again(hub: Strea
     assert answer.json()["error"]["code"] == "not_stored"
     assert "full" in answer.json()["error"]["message"]
     assert client.get("/v1/streams/shop").json()["rows"] == acknowledged
+    assert client.get("/readyz").status_code == 503
     assert client.get("/healthz").status_code == 200
     assert posted(client, rows[:50], "first").json() == {**first.json(), "repeated": True}
     writer_of(hub).execute("PRAGMA max_page_count = 1000000")
