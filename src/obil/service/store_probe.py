@@ -12,7 +12,10 @@ READY_SECONDS = 1.0  # for which a store that was written to is taken for ready
 
 
 class StoreProbe:
-    """Writes what a few decisions would take. Whoever likes may ask, without a key: together they cost the disk next to nothing."""
+    """Writes what a few decisions would take.
+
+    Whoever likes may ask, without a key: together they cost the disk next to nothing.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store, self._one, self._ready_until = store, threading.Lock(), 0.0
