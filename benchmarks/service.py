@@ -18,7 +18,7 @@ import numpy as np
 import obil
 from obil.data.gaussian_stream import GaussianClasses
 from obil.service.model_shelf import ModelShelf
-from obil.service.operations import Rows, Sender
+from obil.service.operations import Rows, Sender, StreamSettings
 from obil.service.stores import open_store
 from obil.service.stream_hub import StreamHub
 
@@ -30,15 +30,19 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     """Return rates and latencies as ratios to an empty endpoint's, taken in turns, and bytes an idle stream."""
     with tempfile.TemporaryDirectory(prefix="obil-bench-") as place:
         folder = Path(place)
-        rows = _save_model(folder / "model", settings)
-        return _speed(folder, rows, settings) | _idle_streams(folder, rows, settings)
+        rows = _save_models(folder, settings)
+        figures = _speed(folder, rows, settings) | _idle_streams(folder, "plain", rows, settings)
+        with_views = _idle_streams(folder, "views", rows, settings)
+        return figures | {f"{name}_with_views": value for name, value in with_views.items()}
 
 
-def _save_model(folder: Path, settings: dict[str, Any]) -> np.ndarray:
+def _save_models(folder: Path, settings: dict[str, Any]) -> np.ndarray:
+    """Save five networks with four views of the rows, and five without; return rows to decide."""
     classes = GaussianClasses.spread(2.0, n_features=settings["n_features"])
     training = classes.draw(np.full(settings["training_rows"], 0.05), random_state=0)
-    model = obil.OBILClassifier(member="mlp", n_members=5, witnesses=True, random_state=0)  # five networks, four views
-    obil.save(model.fit(training.features, training.labels), folder)
+    for name in ("views", "plain"):
+        model = obil.OBILClassifier(member="mlp", n_members=5, witnesses=name == "views", random_state=0)
+        obil.save(model.fit(training.features, training.labels), folder / name)
     return classes.draw(np.full(5_000, 0.05), random_state=1).features
 
 
@@ -57,7 +61,7 @@ def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str
         files[name] = folder / f"{name}.requests"
         files[name].write_text("\n".join(request.hex() for request in requests))
     best: dict[str, tuple[float, float]] = {}
-    command = ["obil", "serve", str(folder / "model"), "--store", str(folder / "speed.db"), "--port"]
+    command = ["obil", "serve", str(folder / "views"), "--store", str(folder / "speed.db"), "--port"]
     with (
         _served([str(Path(sys.executable).parent / command[0]), *command[1:]]) as ours,
         _served([sys.executable, str(HERE / "empty_service.py")]) as empty,
@@ -79,12 +83,17 @@ def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str
     return figures
 
 
-def _idle_streams(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
+def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
     """Return what streams cost that have decided some rows and are idle now: bytes on disk, streams in memory."""
     n_streams, n_rows = settings["idle_streams"], settings["idle_rows"]
-    path = folder / "idle.db"
-    store = open_store(str(path))
-    hub = StreamHub(store, ModelShelf(folder / "model", store), most_streams=256)
+    path = folder / f"idle_{model}.db"
+
+    def open_hub() -> StreamHub:
+        store = open_store(str(path))
+        no_labels = StreamSettings(horizon=0)  # rows that wait for labels are not what is weighed
+        return StreamHub(store, ModelShelf(folder / model, store), defaults=no_labels, most_streams=256)
+
+    hub = open_hub()
     own = Rows(rows[:n_rows], n_rows)
 
     async def fill() -> None:
@@ -96,9 +105,8 @@ def _idle_streams(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> d
     asyncio.run(fill())
     seconds = time.perf_counter() - started
     hub.close()
-    size = sum(file.stat().st_size for file in folder.glob("idle.db*"))
-    store = open_store(str(path))
-    again = StreamHub(store, ModelShelf(folder / "model", store))
+    size = sum(file.stat().st_size for file in folder.glob(f"{path.name}*"))
+    again = open_hub()
     in_memory = again.n_live
     started = time.perf_counter()
     asyncio.run(again.decide("stream-7", Rows(rows[:1], 1), Sender()))

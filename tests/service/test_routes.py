@@ -191,7 +191,7 @@ def test_sends_an_event_when_a_stream_has_changed(served: Served, path: str, eve
 def test_an_open_watch_ends_when_its_key_is_revoked(make_served: Any) -> None:
     served = make_served(require_keys=True, key_cache_seconds=0.0)
     key = served.keys["read"]
-    store = served.app.user_middleware[0].kwargs["authentication"]._keys
+    store = served.app.middleware_stack._authentication._keys
 
     async def watch() -> None:
         async def receive() -> dict[str, Any]:

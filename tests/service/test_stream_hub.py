@@ -107,7 +107,7 @@ def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> Non
     online = obil.OnlineClassifier(obil.load(folder))
     for part in np.array_split(np.arange(300), 7):
         answer = decide(hub, rows[part])
-        ratios, views = hub.model.log_ratios(rows[part]), hub.model.views(rows[part])
+        ratios, views = hub.model.log_ratios(rows[part]), hub.model.views(rows[part]).astype(np.float32)
         expected = online.decide_log_ratios(ratios, views=views if views.shape[1] else None)
         np.testing.assert_array_equal(answer.priors, expected.priors)
         assert answer.labels == expected.labels.tolist()

@@ -35,7 +35,8 @@ from obil.stream.online_classifier import OnlineClassifier
 from obil.stream.packed_state import pack_stream
 
 SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # a stream that comes back replays no more than about so many
-POINT_ROWS, POINT_SECONDS = 500, 5.0  # a history has no more points than that
+POINT_ROWS, POINT_SECONDS = 500, 5.0  # between two points of a history, at the most
+POINT_SHARE = 1 / 64  # of all rows so far: a short stream is told as finely as a long one
 TRUSTED, REACHABLE = 1, 2
 
 
@@ -231,7 +232,8 @@ class LiveStream:
 
     def _wants_point(self, at: float) -> bool:
         new = self.row.n_rows - self._point_rows
-        return new >= POINT_ROWS or (new > 0 and at - self._point_at >= POINT_SECONDS)
+        enough = min(POINT_ROWS, max(16.0, POINT_SHARE * self.row.n_rows))
+        return new >= enough or (new > 0 and at - self._point_at >= POINT_SECONDS)
 
     def _add_point(self, session: Writing, at: float) -> None:
         online = self.online
