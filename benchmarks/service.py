@@ -94,6 +94,7 @@ def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str
         return StreamHub(store, ModelShelf(folder / model, store), defaults=no_labels, most_streams=256)
 
     hub = open_hub()
+    before = _size(folder, path.name)
     own = Rows(rows[:n_rows], n_rows)
 
     async def fill() -> None:
@@ -105,7 +106,7 @@ def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str
     asyncio.run(fill())
     seconds = time.perf_counter() - started
     hub.close()
-    size = sum(file.stat().st_size for file in folder.glob(f"{path.name}*"))
+    a_stream = (_size(folder, path.name) - before) / n_streams
     again = open_hub()
     in_memory = again.n_live
     started = time.perf_counter()
@@ -113,12 +114,16 @@ def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str
     wake = time.perf_counter() - started
     again.close()
     return {
-        "idle_megabytes_for_100_000": size / n_streams * 100_000 / 1e6,
-        "idle_bytes_a_stream": size / n_streams,
+        "idle_megabytes_for_100_000": (before + 100_000 * a_stream) / 1e6,
+        "idle_bytes_a_stream": a_stream,
         "idle_streams_in_memory": float(in_memory),
         "wake_milliseconds": wake * 1e3,
         "new_streams_a_second": n_streams / seconds,
     }
+
+
+def _size(folder: Path, name: str) -> int:
+    return sum(file.stat().st_size for file in folder.glob(f"{name}*"))
 
 
 def _post(path: str, body: Any) -> bytes:

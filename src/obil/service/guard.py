@@ -30,10 +30,9 @@ CONTENT_POLICY = (
 _HEADERS = [
     (b"content-security-policy", CONTENT_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
 ]
+_PAGE_HEADERS = [*_HEADERS, (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin")]
 _API_HEADERS = [*_HEADERS, (b"cache-control", b"no-store")]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _GONE = 499  # the client left before it was answered
@@ -70,7 +69,7 @@ class Guard:
         started = perf_counter()
         headers = _read_headers(scope)
         request_id = scope[REQUEST_ID] = headers.request_id or f"{self._prefix}-{next(self._numbers)}"
-        security = _API_HEADERS if scope["path"].startswith("/v1/") else _HEADERS
+        security = _API_HEADERS if scope["path"].startswith("/v1/") else _PAGE_HEADERS
         status, caller = 0, ANONYMOUS
 
         async def send_guarded(message: Message) -> None:

@@ -17,7 +17,7 @@ TABLES = (
     # everything that ever happened to a stream, in order: replayed from the first, they give its state bit for bit
     "CREATE TABLE IF NOT EXISTS events (stream {integer} NOT NULL, seq {integer} NOT NULL, at {real} NOT NULL, "
     "kind TEXT NOT NULL, sender TEXT NOT NULL, retry_key TEXT, digest {blob}, first_row {integer} NOT NULL, "
-    "n_rows {integer} NOT NULL, payload {blob} NOT NULL, PRIMARY KEY (stream, seq)){compact}",
+    "n_rows {integer} NOT NULL, payload {blob} NOT NULL, PRIMARY KEY (stream, seq))",
     "CREATE UNIQUE INDEX IF NOT EXISTS retried_events ON events (stream, retry_key) WHERE retry_key IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS changes_of_settings ON events (stream, seq) WHERE kind = 'settings'",
     "CREATE INDEX IF NOT EXISTS old_events ON events (at)",

@@ -16,7 +16,7 @@ CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN = (
     "created", "decided", "labelled", "settings", "model", "restarted", "forgotten",
 )  # fmt: skip
 _HEADER = struct.Struct("<IHHBI")  # rows, classes, views, flags, bytes of the ids
-_HAS_ANSWER, _HAS_THRESHOLDS = 1, 2
+_HAS_ANSWER, _HAS_THRESHOLDS, _SAME_FLAGS = 1, 2, 4
 
 
 class StoredEvent(NamedTuple):
@@ -62,8 +62,12 @@ def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> byt
     if rows.answer is not None:
         named["model"] = rows.answer.model
     text = json.dumps(named, separators=(",", ":")).encode() if named else b""
-    flags = 0
-    parts = [rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype("<u2").tobytes(), rows.flags.tobytes()]
+    same = n > 0 and bool((rows.flags == rows.flags[0]).all())
+    flags = _SAME_FLAGS if same else 0
+    marks = rows.flags[:1] if same else rows.flags
+    parts = [
+        rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype(_kind_of_numbers(n_classes)).tobytes(), marks.tobytes(),
+    ]  # fmt: skip
     if rows.views is not None:
         parts.append(rows.views[:, :, 1:].astype("<f4").tobytes())
     if rows.answer is not None:
@@ -89,7 +93,8 @@ def read_rows(payload: bytes) -> DecidedRows:
 
         log_ratios = np.zeros((n, n_classes))
         log_ratios[:, 1:] = take("<f8", n, n_classes - 1)
-        numbers, marks = take("<u2", n).astype(np.int64), take("u1", n)
+        numbers = take(_kind_of_numbers(n_classes), n).astype(np.int64)
+        marks = np.repeat(take("u1", 1), n) if flags & _SAME_FLAGS else take("u1", n)
         views = None
         if n_views:
             views = np.zeros((n, n_views, n_classes))
@@ -101,6 +106,10 @@ def read_rows(payload: bytes) -> DecidedRows:
     except (struct.error, ValueError, KeyError) as error:
         raise InvalidStateError(f"an event of the log is damaged: {error}") from None
     return DecidedRows(named.get("ids"), log_ratios, views, numbers, marks, answer)
+
+
+def _kind_of_numbers(n_classes: int) -> str:
+    return "u1" if n_classes <= 256 else "<u2"
 
 
 def inputs_of(payload: bytes) -> list[Any] | None:
