@@ -6,6 +6,7 @@ On a cluster: `spark-submit examples/spark_stream.py --folder hdfs-or-shared-pat
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -73,13 +74,16 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=4, help="micro-batches")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="obil-spark-"))
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit: workers are to be this very Python
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.appName("obil")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.pyspark.python", sys.executable)
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
+    spark.sparkContext.setLogLevel("ERROR")  # else Spark warns of every key it sees for the first time
     table, labels = transactions(4_000, 0.1, seed=99)
     model = obil.RatioClassifier(LogisticRegression(), views=False, random_state=0).fit(table, labels)
     obil.save(model, folder / "model")

@@ -84,11 +84,14 @@ def test_refuses_settings_without_a_memory_and_priors_of_three_classes() -> None
 
 @pytest.mark.slow
 def test_costs_at_most_a_point_more_than_row_by_row_tracking_on_the_jump() -> None:
-    """Must show 4: the jump scenario of the tracker experiment, 20 seeds, 500 rows a batch."""
+    """Must show 4: the jump scenario, 500 rows a batch, on 20 seeds that no setting was chosen by.
+
+    The difference was .66 points with a standard error of .06.
+    """
     path = jump_and_decay(20_000, base=0.03, height=0.09, at=500, decay=1_000.0)
     pair = GaussianPair(2.5)
     by_row, by_batch = [], []
-    for seed in range(20):
+    for seed in range(100, 120):
         parts = batches(seed, path)
         by_row.append(100.0 * pair.excess(BayesBank(0.05).update_many(np.concatenate(parts))[:, 1], path))
         bank, used = BatchBank(0.05), []

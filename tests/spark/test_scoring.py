@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import obil
@@ -43,6 +44,21 @@ def test_takes_a_model_folder_costs_and_a_policy(spark: Any, tmp_path: Any) -> N
     by_policy = score(df, tmp_path / "model", policy=FBetaPolicy(), prior=0.2, features=["score"]).toPandas()
     online = obil.OnlineClassifier(model, policy=FBetaPolicy(), prior=0.2, tracker=obil.FixedPrior())
     assert by_policy["decision"].tolist() == online.predict(scores).tolist()
+
+
+def test_reads_whole_numbers_short_floats_and_gaps_as_an_array_holds_them(spark: Any) -> None:
+    stream = pair_stream(1_500, 0.2, 3)
+    features = np.column_stack([stream.features[:, 0], np.arange(1_500) % 7])
+    model = (
+        obil.RatioClassifier(HistGradientBoostingClassifier(max_iter=5), cv=2, views=False, random_state=0)
+        .fit(features, stream.labels)
+        .model_
+    )
+    rows = [(0.5, 3), (-1.25, 0), (None, 6), (2.0, None)]
+    df = spark.createDataFrame(rows, "x float, n int")
+    scored = score(df.select("n", "x"), model, features=["x", "n"]).toPandas()
+    matrix = np.array(rows, dtype=np.float64)  # None becomes NaN
+    np.testing.assert_allclose(scored["log_ratio"], model.log_ratios(matrix)[:, 1], atol=1e-12)
 
 
 def test_gives_arrays_for_three_classes_and_reads_a_column_of_arrays(spark: Any) -> None:

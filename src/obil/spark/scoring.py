@@ -15,7 +15,7 @@ from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.policy import CostPolicy, Policy, policy_from_json
 from obil.spark.decision_columns import class_values, require_free, scored_fields, share_values
-from obil.spark.feature_columns import feature_columns, model_input
+from obil.spark.feature_columns import feature_columns, model_input_of_arrow
 from obil.spark.shipped_model import ShippedModel
 from obil.stream.decision_rule import DecisionRule, class_number
 
@@ -71,8 +71,8 @@ def score(
         rule = DecisionRule(model, policy_from_json(settings), number)
         for batch in batches:
             if batch.num_rows:
-                ratios = model.log_ratios(model_input(batch.select(names).to_pandas(), names, model))
-                numbers, _, _ = rule.decide(ratios, np.tile(at, (len(ratios), 1)))
+                ratios = model.log_ratios(model_input_of_arrow(batch, names, model))
+                numbers, _, _ = rule.decide(ratios, np.broadcast_to(at, ratios.shape))
                 added = [
                     share_values(ratios),
                     share_values(posterior(ratios, at)),
