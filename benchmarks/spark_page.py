@@ -57,6 +57,7 @@ def _figures(record: dict[str, Any]) -> str:
         f"{found['core_seconds_per_million_scored']:.2f} |",
         "| the same, throughput of a core over that of one process without Spark | "
         f"{found['score_per_core_over_one_process']:.2f} |",
+        f"| the same, by the processor time that both used | {found['score_per_core_second_over_one_process']:.2f} |",
         f"| keyed decisions, core-seconds per million, {most:,} keys | "
         f"{found[f'core_seconds_per_million_decisions.{most}']:,.0f} |",
         f"| state of a key after {settings['state_rows']:,} rows and 5 % of labels, bytes | "
