@@ -12,9 +12,18 @@ from obil.service.stores import open_store
 
 
 def test_is_a_command_of_obil(store: Path) -> None:
+    open_store(str(store)).close()
     answer = CliRunner().invoke(app, ["keys", "list", "--store", str(store), "--json"])
 
     assert (answer.exit_code, answer.stdout) == (0, "[]\n")
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["revoke", "a1"]])
+def test_a_store_that_is_not_there_is_not_made_by_looking(store: Path, arguments: list[str]) -> None:
+    answer = run(store, *arguments)
+
+    assert (answer.exit_code, store.exists()) == (2, False)
+    assert "there is no store" in answer.output
 
 
 def run(store: Path, *arguments: str) -> Result:
@@ -75,6 +84,7 @@ def test_revokes_a_key_only_once(store: Path) -> None:
     ],
 )
 def test_refuses_in_one_line(store: Path, arguments: tuple[str, ...], said: str) -> None:
+    open_store(str(store)).close()
     answer = run(store, *arguments)
 
     assert answer.exit_code == 2

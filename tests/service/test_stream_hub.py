@@ -331,6 +331,18 @@ def test_a_new_model_takes_over_and_the_prior_survives(folder: Path, start: Star
     assert decide(again, rows[:1]).model == card["version"]
 
 
+def test_a_restart_with_a_refused_folder_serves_the_last_version(
+    folder: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = decide(start(), gaussian_rows(5, 0.3, 14)[0]).model
+
+    def refuse(_shelf: ModelShelf) -> str:
+        raise ModelRefusedError("the gate refuses this model")
+
+    monkeypatch.setattr(ModelShelf, "take_from_folder", refuse)
+    assert decide(start(), gaussian_rows(5, 0.3, 15)[0]).model == version
+
+
 def copy_files(source: Path, target: Path) -> None:
     for path in target.iterdir():
         path.unlink()

@@ -63,6 +63,15 @@ def moved_history() -> StreamHistory:
     return history_of((12_400, 0.02), (7_600, 0.05))
 
 
+def test_a_share_that_moved_and_came_back_is_not_called_unchanged() -> None:
+    report = explain(facts(), history_of((6_000, 0.06), (14_000, 0.02)))
+    assert report.sentences[0] == (
+        "The share of 'fraud' has moved and is back: it is 2.0 % (90 %: 1.7 to 2.3 %), in training it was 2.0 %, and "
+        "until about row 6,100 it was 5.9 % on average."
+    )
+    assert not report.changed
+
+
 def test_where_nothing_changed_one_sentence_says_so() -> None:
     report = explain(facts(), history_of((20_000, 0.02)))
     assert report.paragraph == (

@@ -55,7 +55,7 @@ def add(
 @keys.command("list")
 def list_keys(store: StoreUrl = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List all keys, revoked and expired ones too; no secret is kept that could be shown."""
-    with one_line_errors(), _opened(store) as opened:
+    with one_line_errors(), _opened(store, must_exist=True) as opened:
         records = opened.list_keys()
     if as_json:
         print_json([_shown(record) for record in records])
@@ -70,7 +70,7 @@ def revoke(
     store: StoreUrl = DEFAULT_STORE,
 ) -> None:
     """Take a key back; running services notice within seconds."""
-    with one_line_errors(), _opened(store) as opened:
+    with one_line_errors(), _opened(store, must_exist=True) as opened:
         revoked = opened.revoke_key(key_id, time.time())
     if not revoked:
         fail(f"no key that is not revoked yet has the id {key_id!r:.80}")
@@ -78,11 +78,14 @@ def revoke(
 
 
 @contextmanager
-def _opened(url: str) -> "Iterator[Store]":
+def _opened(url: str, *, must_exist: bool = False) -> "Iterator[Store]":
     try:
-        from obil.service.stores import open_store
+        from obil.service.stores import file_of, open_store
     except ImportError as error:
         fail(f"API keys need the service: pip install 'obil[service]' ({error.name} is missing)")
+    file = file_of(url)
+    if must_exist and file is not None and not file.exists():
+        fail(f"there is no store at {file}: give --store, or make a key by `obil keys add`")
     store = open_store(url)
     try:
         yield store

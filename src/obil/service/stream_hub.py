@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -46,6 +47,8 @@ SCORE_APART = 64  # rows; more are scored by another thread, so that single rows
 MOST_CHANGES = 20  # of the settings, that a report shows
 MOST_FRESH = 1_000  # settings of new streams that are remembered
 
+log = logging.getLogger("obil.service")
+
 
 class StreamHub:
     """All streams of one model folder.
@@ -77,7 +80,7 @@ class StreamHub:
         self._store, self._shelf = store, shelf
         self._defaults = StreamSettings() if defaults is None else defaults
         self._store_inputs = store_inputs
-        self._version = shelf.take_from_folder()
+        self._version = _version_to_serve(shelf)
         self._settled = settled(self._defaults, self._defaults)
         self._fresh: dict[str, bytes] = {}  # packed streams that have seen no row, by version and settings
         fresh_online(self.model, self._settled)  # refuses wrong defaults now
@@ -296,3 +299,15 @@ class StreamHub:
                 self._fresh.clear()
             self._fresh[name] = pack_stream(fresh_online(self._shelf.get(version), settings))
         return unpack_stream(self._shelf.get(version), self._fresh[name])
+
+
+def _version_to_serve(shelf: ModelShelf) -> str:
+    """Return the version of the folder, or where the gate refuses that, the one that has served until now."""
+    try:
+        return shelf.take_from_folder()
+    except ModelRefusedError as error:
+        last = shelf.current_version()
+        if last is None:
+            raise
+        log.error("the model folder is refused, the last version serves on", extra={"fields": {"reason": str(error)}})
+        return last

@@ -84,14 +84,16 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     k = _subject(facts, now, changed)
     moved = k in changed
     buckets = () if history is None else history.buckets()
-    split = change_point(buckets, k) if moved else None
+    split = change_point(buckets, k)
     since = _since(split, facts.start_prior[k], now[k]) if moved and buckets else None
     trusted = facts.watch is None or facts.watch.alarm_row is None
     found = advice(facts, k, since, moved=moved)
     before = _what_earlier_watches_say(facts)
     quiet = trusted and not moved and not found.reasons and not before
-
-    sentences = [_what_moved(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)]
+    if not moved and split is not None and facts.follows:
+        sentences = [_what_came_back(facts, k, now[k], ends_of(interval, k), split, history)]
+    else:
+        sentences = [_what_moved(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)]
     others = [other for other in changed if other != k][:3] if len(now) > 2 else []
     if others:
         moves = [
@@ -197,6 +199,23 @@ def _what_moved(
             f", since about row {rounded_row(since, history.bucket_length):,}" if since else ", from the first rows on"
         )
     return f"{share} of {name} {verb} from {then} {origin} to {as_percent(now)}{sure}{when}."
+
+
+def _what_came_back(
+    facts: StreamFacts,
+    k: int,
+    now: float,
+    ends: tuple[float, float] | None,
+    split: Split,
+    history: StreamHistory | None,
+) -> str:
+    name, origin = quoted_name(facts, k), "in training" if facts.starts_at_training else "at the start"
+    sure = "" if ends is None else f" ({100.0 * facts.level:.3g} %: {as_percent_range(*ends)})"
+    row = rounded_row(split.row, 1 if history is None else history.bucket_length)
+    return (
+        f"The share of {name} has moved and is back: it is {as_percent(now)}{sure}, {origin} it was "
+        f"{as_percent(facts.start_prior[k])}, and until about row {row:,} it was {as_percent(split.before)} on average."
+    )
 
 
 def _what_the_monitor_says(facts: StreamFacts, buckets: Sequence[Bucket], *, moved: bool) -> list[str]:
