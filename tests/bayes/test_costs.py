@@ -151,3 +151,9 @@ def test_what_is_binary_only_says_so_for_three_classes() -> None:
         log_threshold([0.2, 0.3, 0.5], costs)
     with pytest.raises(InvalidInputError, match="3 columns"):
         bayes_decision([[0.0, 1.0]], 0.5, costs)
+
+
+@pytest.mark.parametrize(("false_positive", "false_negative"), [(1e93, 5e-291), (5e-291, 1e93), (1e306, 1e306)])
+def test_refuses_costs_whose_ratio_is_no_number(false_positive: float, false_negative: float) -> None:
+    with pytest.raises(InvalidInputError, match="costs must be"):
+        Costs(false_positive=false_positive, false_negative=false_negative)

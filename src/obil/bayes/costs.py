@@ -10,6 +10,9 @@ from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 
+LARGEST_COST = 1e305
+SMALLEST_SHARE = 1e-305  # of the largest cost: beyond that their ratio is no number any more
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Costs:
@@ -62,6 +65,8 @@ class Costs:
             raise InvalidInputError(f"a cost matrix must be square with K >= 2, got shape {values.shape}")
         if not np.isfinite(values).all():
             raise InvalidInputError(f"costs must be finite, got {values.tolist()}")
+        if np.abs(values).max() > LARGEST_COST:
+            raise InvalidInputError(f"costs must be at most {LARGEST_COST:g} in size, got {values.tolist()}")
         wrong = values - np.diag(values)  # (decided, true): what a wrong decision costs beyond the right one
         np.fill_diagonal(wrong, 1.0)
         if (wrong <= 0.0).any():
@@ -69,6 +74,12 @@ class Costs:
             raise InvalidInputError(
                 f"a wrong decision must cost more than the right one, got {values[decided, true]} for deciding "
                 f"{decided} when {true} is true against {values[true, true]} for being right"
+            )
+        beyond = wrong[~np.eye(len(values), dtype=bool)]
+        if beyond.min() < beyond.max() * SMALLEST_SHARE:
+            raise InvalidInputError(
+                f"costs must be comparable, the smallest at least {SMALLEST_SHARE:g} of the largest, got "
+                f"{beyond.min():g} and {beyond.max():g}"
             )
         if classes is not None and len(classes) != len(values):
             raise InvalidInputError(f"classes must name all {len(values)} rows of the cost matrix, got {len(classes)}")
