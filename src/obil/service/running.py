@@ -50,9 +50,11 @@ def run_service(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here believes what a client says of itself
         timeout_graceful_shutdown=10,
     )
     gc.collect()
+    gc.set_threshold(20_000, 10, 10)  # a request leaves few cycles behind
     gc.freeze()  # what was loaded stays: looking through it again would hold up every request for a while
     _Server(config, app, announce).run()
 
