@@ -41,8 +41,8 @@ class BatchBank:
         How many rows the start prior counts for, however much is forgotten.
 
     >>> bank = BatchBank(0.5)
-    >>> bank.absorb(BinaryEvidence.of([[0.0, -9.0]] * 400))  # rows that all look negative
-    >>> bool(bank.prior[1] < 0.02)
+    >>> bank.absorb(BinaryEvidence.of([[0.0, -9.0]] * 400))  # rows that all look negative, against 30 at one half
+    >>> bool(bank.prior[1] < 0.1)
     True
     """
 
