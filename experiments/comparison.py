@@ -18,7 +18,7 @@ from experiments.baselines.network import prepare
 from experiments.baselines.ours import FORMS, fit_ours
 from experiments.baselines.trained import ON_UNFILLED, TRAINED, VANILLA
 from experiments.baselines.tuning import Tuned, decisions, tuned
-from experiments.comparison_picture import severity
+from experiments.comparison_picture import LINES, severity
 from experiments.one_thread import one_thread
 from experiments.protocol import Arrivals, Decider, Judged, present_sets, score, score_in_hindsight, split_set
 from experiments.runner import Cell, Settings
@@ -26,6 +26,7 @@ from experiments.significance import corrected_two_sided, holm, signed_rank_p_va
 from obil.arrays import FloatArray
 
 BASELINES = ("vanilla", *TRAINED)
+CROSS_SITE = "thyroid_ann"  # the set that has a table of its own at the highest ratio
 
 Results = list[tuple[Cell, dict[str, Any]]]
 
@@ -96,10 +97,10 @@ def figures(results: Results, settings: Settings) -> dict[str, float]:
         own = _by_method([(cell, result) for cell, result in results if cell["set"] == name])
         pooled[name] = own
         for key, values in own.items():
-            if not key.startswith(("f1.", "thinned.")) and not _is_shown(key, settings):
+            if not _is_shown(key, name, settings):
                 continue
             found[f"{key}.{name}"] = float(np.nanmean(values))
-            if not key.startswith(("ece.", "cost.")):
+            if _has_spread(key, settings):
                 found[f"sd.{key}.{name}"] = float(np.nanstd(values, ddof=1)) if len(values) > 1 else 0.0
         for measure in ("f1", "gmean", "auprc"):
             for factor in _shown(settings) if measure == "f1" else (1.0,):
@@ -115,9 +116,22 @@ def figures(results: Results, settings: Settings) -> dict[str, float]:
     return found | _bounded(pooled, settings)
 
 
-def _is_shown(key: str, settings: Settings) -> bool:
-    """Return whether a measure beside F1 belongs to a table: matched, and at the ends of the shift."""
-    return any(f".{factor}." in key for factor in _shown(settings))
+def _is_shown(key: str, name: str, settings: Settings) -> bool:
+    """Return whether a measure, of a factor and a method on one set, stands in a table or in the picture."""
+    measure = key.split(".", 1)[0]
+    if measure == "f1":
+        return True
+    factors = _shown(settings)
+    if measure in ("gmean", "auprc"):  # matched, and across sites
+        factors = (1.0, factors[-1]) if name == CROSS_SITE else (1.0,)
+    return any(key.startswith(f"{measure}.{factor}.") for factor in factors)
+
+
+def _has_spread(key: str, settings: Settings) -> bool:
+    """Return whether the spread over splits stands beside the mean, in a table or in the picture."""
+    if key.startswith(("ece.", "cost.")):
+        return False
+    return any(f".{factor}." in key for factor in _shown(settings)) or key.endswith(tuple(LINES))
 
 
 def _shown(settings: Settings) -> tuple[float, ...]:
