@@ -70,12 +70,15 @@ def test_a_stream_of_200_rows_takes_less_than_five_kilobytes(model):
         lambda data: data[:-3],
         lambda data: data + b"x",
         lambda data: data[:40] + b"\0\0\0\0" + data[44:],
-        lambda data: MAGIC + zlib.compress(b"\xff\xff\xff\xff{}"),
-        lambda data: MAGIC + _deflated(b"\0\0\0\0[~]"),
+        lambda data: MAGIC + _deflated(b"\xff\xff\xff\xff{}"),
+        lambda data: MAGIC + _deflated(b"\0\0\0\0" + b'["~"]'),
         lambda data: MAGIC + _deflated(b"\0\0\0\0[NaN]"),
+        lambda data: MAGIC + _deflated(b"\0\0\0\0[1.5]"),
         lambda data: MAGIC + _deflated(b"\0\0\0\0" + b"[" * 100_000),
-        lambda data: MAGIC + _deflated(b"\1\0\0\0" + np.array([math.nan]).tobytes() + b"[~]"),
-        lambda data: MAGIC + _deflated(b"\2\0\0\0" + np.zeros(2).tobytes() + b"[~]"),
+        lambda data: MAGIC + _deflated(_one_long(math.nan) + b'["~"]'),
+        lambda data: MAGIC + _deflated(_one_long(1 / 3) + b'["~x"]'),
+        lambda data: MAGIC + _deflated(_one_long(1 / 3) + b'["~2"]'),
+        lambda data: MAGIC + _deflated(_one_long(1 / 3) + b"[]"),
     ],
 )
 def test_says_that_a_damaged_state_is_damaged(damage):
@@ -86,3 +89,28 @@ def test_says_that_a_damaged_state_is_damaged(damage):
 def _deflated(raw: bytes) -> bytes:
     deflater = zlib.compressobj(zdict=WORDS)
     return deflater.compress(raw) + deflater.flush()
+
+
+def _one_long(number: float) -> bytes:
+    """Return how one number of eight bytes stands before the text."""
+    return b"\1\0\0\0" + b"\0" + np.array([number]).view(np.uint8).tobytes()
+
+
+def test_reads_what_the_damaged_states_above_are_made_from():
+    assert unpack_state(MAGIC + _deflated(_one_long(1 / 3) + b'["~"]')) == [1 / 3]
+
+
+def test_tells_numbers_texts_and_shapes_apart():
+    values = [-0.0, 0.0, 0.1, 12345.6789, 1e-4, 214748.3647, 214748.3648, -3.25, 5e-324, 1.7e308]
+    state = {
+        "few": values, "table": [[values[i], 0.5] for i in range(10)], "ragged": [[0.5], [0.5, 0.25]],
+        "deep": [[[0.5, 1.5]], [[2.5, 3.5]]], "texts": ["~", "~~", "~2", "~2,2", "2"], "same": ["~1", "~1"],
+        "mixed": [1, 1.0, True, None, "~"], "nothing": [[], []], "single": 2.0, "wide": np.float64(0.25),
+    }  # fmt: skip
+    back = unpack_state(pack_state(state))
+    assert json.dumps(back) == json.dumps(state)
+
+
+def test_refuses_to_pack_what_is_no_number():
+    with pytest.raises(ValueError, match="finite"):
+        pack_state({"prior": [math.inf]})
