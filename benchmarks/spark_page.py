@@ -48,8 +48,8 @@ def _figures(record: dict[str, Any]) -> str:
     most = keys[-1]
     lines = [
         f"Measured by `make bench-spark` on `local[2]`, {settings['score_rows']:,} rows of {settings['n_features']} "
-        f"features for scoring, {settings['rows_a_key']} rows a key in a micro-batch; commit "
-        f"`{str(record['commit'])[:12]}`.",
+        f"features for scoring, {settings['rows_a_key']} rows a key in a micro-batch, with the settings of "
+        f"[Sizing](spark.md#sizing); commit `{str(record['commit'])[:12]}`.",
         "",
         "| | |",
         "| --- | --- |",
@@ -58,6 +58,8 @@ def _figures(record: dict[str, Any]) -> str:
         "| the same, throughput of a core over that of one process without Spark | "
         f"{found['score_per_core_over_one_process']:.2f} |",
         f"| the same, by the processor time that both used | {found['score_per_core_second_over_one_process']:.2f} |",
+        "| the same, with Spark's own settings for Arrow and buffers | "
+        f"{found['score_per_core_over_one_process.as_spark_comes']:.2f} |",
         f"| keyed decisions, core-seconds per million, {most:,} keys | "
         f"{found[f'core_seconds_per_million_decisions.{most}']:,.0f} |",
         f"| state of a key after {settings['state_rows']:,} rows and 5 % of labels, bytes | "

@@ -79,6 +79,7 @@ def test_logs_one_line_a_request_and_nothing_of_its_content(locked: Served, log_
     lines = log_lines()
 
     assert [line["status"] for line in lines] == [200, 401]
+    assert [line.get("code") for line in lines] == [None, "no_key"]
     assert lines[0]["request_id"] == "r1"
     assert lines[0]["route"] == "/v1/streams/{stream}/decisions"
     assert lines[0]["method"] == "POST"
@@ -88,6 +89,14 @@ def test_logs_one_line_a_request_and_nothing_of_its_content(locked: Served, log_
     assert "hidden" not in text
     assert "customer-77" not in text
     assert key.split("_")[2] not in text
+
+
+def test_logs_the_code_of_a_refusal_wherever_it_was_refused(served: Served, log_lines: Any) -> None:
+    served.client.get("/nothing/here")
+    served.client.get("/v1/streams", params={"limit": "many"})
+    served.client.post("/v1/streams/s/decisions", content=b"{", headers={"content-type": "application/json"})
+    lines = log_lines()
+    assert [line["code"] for line in lines] == ["not_found", "bad_input", "not_understood"]
 
 
 def test_a_bug_answers_500_with_the_request_s_id_and_logs_no_values(

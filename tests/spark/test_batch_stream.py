@@ -1,4 +1,5 @@
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,15 @@ def test_a_repeated_batch_is_decided_as_before_and_absorbed_once(spark: Any, tmp
     assert written[2] != written[1]
     with pytest.raises(InvalidStateError, match="another checkpoint"):
         again(df, 0)
+
+
+def test_warns_where_the_state_was_lost_beside_its_checkpoint(spark: Any, tmp_path: Path) -> None:
+    df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(50, 0.4, 1)}))
+    with pytest.warns(UserWarning, match="at batch 7, .* expects 0"):
+        follower(tmp_path, lambda batch, _: batch.count())(df, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        follower(tmp_path, lambda batch, _: batch.count())(df, 8)
 
 
 def test_a_batch_whose_writing_failed_leaves_the_prior_alone(spark: Any, tmp_path: Path) -> None:

@@ -101,9 +101,9 @@ def test_reads_what_the_damaged_states_above_are_made_from():
 
 
 def test_tells_numbers_texts_and_shapes_apart():
-    values = [-0.0, 0.0, 0.1, 12345.6789, 1e-4, 214748.3647, 214748.3648, -3.25, 5e-324, 1.7e308]
+    values = [-0.0, 0.0, 0.1, 12345.6789, 1e-6, 1e-7, 2000.0, 2000.000001, -3.25, 5e-324, 1.7e308]
     state = {
-        "few": values, "table": [[values[i], 0.5] for i in range(10)], "ragged": [[0.5], [0.5, 0.25]],
+        "few": values, "table": [[values[i], 0.5] for i in range(11)], "ragged": [[0.5], [0.5, 0.25]],
         "deep": [[[0.5, 1.5]], [[2.5, 3.5]]], "texts": ["~", "~~", "~2", "~2,2", "2"], "same": ["~1", "~1"],
         "mixed": [1, 1.0, True, None, "~"], "nothing": [[], []], "single": 2.0, "wide": np.float64(0.25),
     }  # fmt: skip

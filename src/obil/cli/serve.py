@@ -72,6 +72,7 @@ def serve(
             fail(f"{error}: write it as JSON, such as OBIL_SERVICE_ALLOWED_HOSTS='[\"obil.example.org\"]'")
         wished = chosen_policy(policy, cost_fp, cost_fn)
         defaults = StreamSettings(policy=dict(wished.to_json()), positive=positive)
+        typer.echo(f"obil opens {model}...", err=True)  # compiled code and a large model take seconds
         run_service(model, settings, trusted=trust or (), defaults=defaults, announce=_announce)
 
 

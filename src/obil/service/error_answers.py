@@ -12,6 +12,7 @@ from obil.errors import InvalidInputError
 from obil.service.refusals import RefusedError
 
 REQUEST_ID = "obil.request_id"  # its place in the scope of a request
+ERROR_CODE = "obil.error_code"  # there, where a request was refused
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 _MESSAGES = {404: "there is nothing at this path", 405: "this path does not take that method"}
 
@@ -66,5 +67,6 @@ def _answer(
     where: str | None,
     headers: Mapping[str, Any] | None = None,
 ) -> Response:
+    request.scope[ERROR_CODE] = code
     body = error_body(code, message, where, request.scope.get(REQUEST_ID, ""))
     return Response(body, status, headers, media_type="application/json")

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from obil.errors import InvalidInputError
 from obil.service.authentication import ANONYMOUS, Authentication
-from obil.service.error_answers import REQUEST_ID, error_body, refusal_headers
+from obil.service.error_answers import ERROR_CODE, REQUEST_ID, error_body, refusal_headers
 from obil.service.host_check import HostCheck
 from obil.service.metrics import ServiceMetrics
 from obil.service.refusals import BadInputError, RefusedError, TooLargeError
@@ -94,15 +94,15 @@ class Guard:
                 await answer(scope, limited, send_guarded)
         except RefusedError as error:
             caller = getattr(error, "caller", caller)
-            await _refuse(send_guarded, error.status, error.code, str(error), error.where, request_id)
+            await _refuse(scope, send_guarded, error.status, error.code, str(error), error.where)
         except InvalidInputError as error:
-            await _refuse(send_guarded, 422, "bad_input", str(error), None, request_id)
+            await _refuse(scope, send_guarded, 422, "bad_input", str(error), None)
         except ClientDisconnect:
             status = _GONE
         except Exception as error:  # a bug: the caller learns its request's id and nothing else
             _log.error("failed", extra={"fields": {"request_id": request_id, "error": _frames(error)}})
             if not status:
-                await _refuse(send_guarded, 500, "internal", "the service has failed", None, request_id)
+                await _refuse(scope, send_guarded, 500, "internal", "the service has failed", None)
         finally:
             self._record(scope, status, perf_counter() - started, caller, request_id)
 
@@ -142,6 +142,8 @@ class Guard:
                 "ms": round(seconds * 1e3, 3),
                 "key": caller,
             }
+            if ERROR_CODE in scope:
+                record.fields["code"] = scope[ERROR_CODE]
             _log.handle(record)
 
 
@@ -177,8 +179,9 @@ def _read_headers(scope: Scope) -> _Headers:
     return found
 
 
-async def _refuse(send: Send, status: int, code: str, message: str, where: str | None, request_id: str) -> None:
-    body = error_body(code, message, where, request_id)
+async def _refuse(scope: Scope, send: Send, status: int, code: str, message: str, where: str | None) -> None:
+    scope[ERROR_CODE] = code
+    body = error_body(code, message, where, scope[REQUEST_ID])
     headers = [(name.encode(), value.encode()) for name, value in refusal_headers(status).items()]
     headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -87,7 +87,7 @@ class RowReader:
             missing = [name for name in self.names if name not in frame.columns]
             unknown = [str(name) for name in frame.columns if name not in self.names]
             if missing or unknown:
-                self._blame_name(missing, unknown, "the header")
+                self._blame_name(missing, unknown, "the header", "; a column of ids is named by ?id_column=")
             frame = frame[list(self.names)]
         elif self.width is not None and len(frame.columns) != self.width:
             raise BadInputError(f"a row must have {self.width} features, got {len(frame.columns)} columns")
@@ -177,13 +177,13 @@ class RowReader:
                 self._blame_name(missing, unknown, f"row {i}")
         raise BadInputError("rows must have the model's columns and no others", where="rows")
 
-    def _blame_name(self, missing: list[str], unknown: list[str], place: str) -> NoReturn:
+    def _blame_name(self, missing: list[str], unknown: list[str], place: str, hint: str = "") -> NoReturn:
         names = ", ".join(self.names or ())
         if missing:
             instead = f", which has {unknown[0]!r:.80}" if unknown else ""
             raise BadInputError(f"the column {missing[0]!r} is missing in {place}{instead}", where=missing[0])
         raise BadInputError(
-            f"the model has the columns {names:.200}, got {unknown[0]!r:.80} in {place}", where=unknown[0][:128]
+            f"the model has the columns {names:.200}, got {unknown[0]!r:.80} in {place}{hint}", where=unknown[0][:128]
         )
 
 

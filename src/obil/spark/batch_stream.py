@@ -1,6 +1,7 @@
 """Decide one huge stream a micro-batch at a time: partitions send evidence, the driver moves one prior."""
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,13 @@ class BatchFollower:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Decide a batch, then let it vote, once however often Spark repeats it."""
         last = self._after
+        expected = 0 if last is None else last.batch_id + 1
+        if batch_id > expected:
+            warnings.warn(
+                f"Spark is at batch {batch_id}, {self._path} expects {expected}: the prior knows nothing of those "
+                "between; does this state belong to another checkpoint, or was it lost?",
+                stacklevel=2,
+            )
         if last is not None and batch_id < last.batch_id:
             raise InvalidStateError(
                 f"{self._path} is at batch {last.batch_id}, Spark at {batch_id}: this state belongs to another "

@@ -15,7 +15,7 @@ from obil.stream.online_classifier import OnlineClassifier
 
 MAGIC = b"obil2"
 MARK = "~"  # where a number stood, or numbers of a shape; before a text that begins with one
-DECIMALS = 1e4  # a number of at most four decimal places is kept as a whole one
+MILLION = 1e6  # a number of at most six decimal places, and not large, is kept as a whole one
 # what most states hold anyway; it belongs to the format, so it never changes
 WORDS = (
     b'{"format":2,"kind":"online_classifier","classes":[0,1],"positive":1,"policy":{"name":"cost","matrix":"~2,'
@@ -130,8 +130,8 @@ def _as_bytes(values: FloatArray) -> bytes:
     """Return numbers as bytes that deflate well: which are short, the long ones, the short ones."""
     if not np.isfinite(values).all():
         raise ValueError("a state holds finite numbers only")
-    whole = np.rint(np.clip(values, -1e5, 1e5) * DECIMALS)
-    is_short = (whole / DECIMALS == values) & ((whole != 0) | ~np.signbit(values))  # minus zero is none of them
+    whole = np.rint(np.clip(values, -2e3, 2e3) * MILLION)
+    is_short = (whole / MILLION == values) & ((whole != 0) | ~np.signbit(values))  # minus zero is none of them
     parts = (np.packbits(is_short), _planes(values[~is_short]), _planes(whole[is_short].astype("<i4")))
     return len(values).to_bytes(4, "little") + b"".join(part.tobytes() for part in parts)
 
@@ -148,7 +148,7 @@ def _from_bytes(raw: bytes) -> tuple[FloatArray, int]:
         start, end = end, end + int(chosen.sum()) * np.dtype(kind).itemsize
         planes = np.frombuffer(raw[start:end], dtype=np.uint8).reshape(np.dtype(kind).itemsize, -1)
         values[chosen] = np.ascontiguousarray(planes.T).view(kind).ravel()
-    values[is_short] /= DECIMALS
+    values[is_short] /= MILLION
     if not np.isfinite(values).all():
         raise ValueError("a state holds finite numbers only")
     return values, end
