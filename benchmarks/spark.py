@@ -29,7 +29,7 @@ from obil.stream.decision_rule import DecisionRule
 
 CORES = 2
 # what docs/spark.md advises: Spark hands rows to Python in pieces too small for a model this fast
-ADVISED = {"spark.buffer.size": "1m", "spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
+ADVISED = {"spark.buffer.size": "1048576", "spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
 KEYED = "site string, at long, id string, score double, truth long"
 
 

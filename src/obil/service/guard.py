@@ -134,7 +134,7 @@ class Guard:
         if _log.isEnabledFor(logging.INFO):
             # a record made by hand: the logger would search the stack for the line that calls it, each time
             record = logging.LogRecord(_log.name, logging.INFO, __file__, 0, "request", None, None)
-            record.fields = {
+            fields = {
                 "request_id": request_id,
                 "method": scope["method"],
                 "route": route,
@@ -143,7 +143,8 @@ class Guard:
                 "key": caller,
             }
             if ERROR_CODE in scope:
-                record.fields["code"] = scope[ERROR_CODE]
+                fields["code"] = scope[ERROR_CODE]
+            record.fields = fields
             _log.handle(record)
 
 
