@@ -68,8 +68,8 @@ def _figures(record: dict[str, Any]) -> str:
         f"| disk of the checkpoint per million keys after three batches, {most:,} keys measured, GB | "
         f"{found[f'disk_bytes_a_key.{most}'] / 1e3:.1f} |",
         "",
-        "| keys, all in every micro-batch | seconds a micro-batch | the first one, which makes the keys | memory of the "
-        "state store, MB | disk of the checkpoint after three batches, MB |",
+        "| keys, all in every micro-batch | seconds a micro-batch | the first one, which makes the keys "
+        "| memory of the state store, MB | disk of the checkpoint after three batches, MB |",
         "| --- | --- | --- | --- | --- |",
     ]
     for n in keys:
@@ -78,9 +78,9 @@ def _figures(record: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(columns)} |")
     lines += [
         "",
-        f"Seconds over linear growth, at worst: {found['batch_seconds_over_linear']:.2f}. Memory is what RocksDB reports: "
-        "it keeps states on disk and a part of them in a cache of its own size, so a million streams need the disk above "
-        "and no more memory than some thousands.",
+        f"Seconds over linear growth, at worst: {found['batch_seconds_over_linear']:.2f}. Memory is what RocksDB says: "
+        "states lie on disk, and a part of them in a cache of its own size. A million streams need the disk above, and "
+        "no more memory than some ten thousands.",
     ]
     return "\n".join(lines)
 
