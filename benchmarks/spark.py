@@ -158,7 +158,7 @@ def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -
     seconds: list[float] = []
     for n_keys in settings["keys"]:
         own = place / str(n_keys)
-        for batch in range(3):
+        for batch in range(settings["batches"]):
             drawn = GaussianClasses.pair(2.0).draw(np.full(n_keys * settings["rows_a_key"], 0.1), random_state=batch)
             keys = np.tile(np.arange(n_keys), settings["rows_a_key"])
             rows = pd.DataFrame({"site": [f"s{key}" for key in keys], "at": batch * 1_000 + np.arange(len(keys))})

@@ -65,11 +65,11 @@ def _figures(record: dict[str, Any]) -> str:
         f"| state of a key after {settings['state_rows']:,} rows and 5 % of labels, bytes | "
         f"{found['state_bytes_a_key']:,.0f} |",
         f"| what then waits for labels, bytes | {found['pending_bytes_a_key']:,.0f} |",
-        f"| disk of the checkpoint per million keys after three batches, {most:,} keys measured, GB | "
+        f"| disk of the checkpoint per million keys after {settings['batches']} batches, {most:,} keys measured, GB | "
         f"{found[f'disk_bytes_a_key.{most}'] / 1e3:.1f} |",
         "",
         "| keys, all in every micro-batch | seconds a micro-batch | the first one, which makes the keys "
-        "| memory of the state store, MB | disk of the checkpoint after three batches, MB |",
+        f"| memory of the state store, MB | disk of the checkpoint after {settings['batches']} batches, MB |",
         "| --- | --- | --- | --- | --- |",
     ]
     for n in keys:
