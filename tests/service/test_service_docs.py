@@ -141,6 +141,7 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(tmp_path: Path) -> None
                 words = [*command.removesuffix("&").split(), "--port", port]
                 service = subprocess.Popen(words, cwd=work, env=environment, stderr=subprocess.PIPE, text=True)
                 assert service.stderr is not None
+                assert service.stderr.readline().startswith("obil opens model")
                 assert f"http://127.0.0.1:{port}/" in service.stderr.readline()
                 continue
             ran = subprocess.run(

@@ -275,8 +275,10 @@ def test_a_stream_can_be_made_in_advance_with_its_own_settings(start: Start) -> 
     wished = StreamSettings(policy={"name": "recall", "recall": 0.9}, tracker="bank", prior=0.3, horizon=5)
     made = asyncio.run(hub.create("clinic", wished, Sender(by="ann")))
     assert made.settings["policy"] == {"name": "recall", "recall": 0.9}
-    assert made.settings["tracker"] == "BayesBank"
+    assert made.settings["tracker"] == "bank"
     assert made.start_prior["1"] == pytest.approx(0.3)
+    twin = asyncio.run(hub.create("twin", StreamSettings(**made.settings, prior=made.start_prior), ANYONE))
+    assert (twin.settings, twin.start_prior) == (made.settings, made.start_prior)
     assert asyncio.run(hub.create("clinic", wished, ANYONE)).summary.seq == made.summary.seq
     with pytest.raises(StreamExistsError):
         asyncio.run(hub.create("clinic", StreamSettings(), ANYONE))
@@ -288,8 +290,8 @@ def test_a_stream_can_be_made_in_advance_with_its_own_settings(start: Start) -> 
     assert (changed.row, changed.by, detail.changes[0].by) == (30, "bob", "bob")
     assert detail.changes[0].after == {"name": "gmean"}
     page = asyncio.run(hub.page())
-    assert [one.name for one in page.streams] == ["clinic"]
-    assert page.total == 1
+    assert [one.name for one in page.streams] == ["clinic", "twin"]
+    assert page.total == 2
 
 
 def test_a_full_disk_refuses_and_loses_nothing_that_was_acknowledged(kind: str, start: Start) -> None:

@@ -10,6 +10,7 @@ from scipy.special import expit, ndtri
 from obil.arrays import FloatArray
 from obil.errors import EstimationError, InvalidInputError
 from obil.model.ratio_model import RatioModel
+from obil.prior import BayesBank
 from obil.prior.calibration_spread import calibration_variance, logits_of
 from obil.service.live_stream import LiveStream
 from obil.service.operations import Series, SettingsChange, StreamDetail, StreamSummary
@@ -75,9 +76,9 @@ def detail_of(moment: Moment, model: RatioModel, changes: Sequence[StoredEvent])
         label_counts={name: getattr(online.label_counts, name) for name in online.label_counts.__slots__},
         performance=_performance(online),
         change=_finite(online.explain(level=LEVEL).to_json()),
-        settings={
+        settings={  # another stream can be made from them, with `start_prior` for its prior
             "policy": dict(online.policy.to_json()),
-            "tracker": type(online.tracker).__name__,
+            "tracker": "bank" if isinstance(online.tracker, BayesBank) else "safe",
             "positive": summary_of(moment.row).get("positive"),
             "horizon": moment.state["labels"]["horizon"],
             "silence": None
