@@ -104,6 +104,44 @@ def test_warns_where_the_state_was_lost_beside_its_checkpoint(spark: Any, tmp_pa
         follower(tmp_path, lambda batch, _: batch.count())(df, 8)
 
 
+def test_a_state_that_could_not_be_written_is_written_when_the_batch_is_repeated(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(50, 0.4, 1)}))
+    follow = follower(tmp_path, lambda batch, _: batch.count())
+    follow(df, 0)
+
+    def full(*_: Any) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("obil.spark.batch_stream.write_after", full)
+        with pytest.raises(OSError, match="disk full"):
+            follow(df, 1)
+    follow(df, 1)
+    saved = read_after(tmp_path / "state")
+    assert saved is not None
+    assert (saved.batch_id, saved.bank.n_rows) == (1, 100)
+    assert follow.bank.n_rows == 100
+
+
+def test_a_decided_batch_says_at_which_prior_and_is_kept_no_longer_than_needed(spark: Any, tmp_path: Path) -> None:
+    df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(50, 0.4, 1)}))
+    before = spark.sparkContext._jsc.getPersistentRDDs().size()
+    seen: list[Any] = []
+    follower(tmp_path, lambda batch, _: seen.append(batch.toPandas()))(df, 0)
+    assert seen[0]["prior"].tolist() == pytest.approx([0.1] * 50)
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
+
+
+def test_refuses_a_plain_table_and_a_state_that_is_no_file_of_the_driver(spark: Any, tmp_path: Path) -> None:
+    df = spark.createDataFrame(pd.DataFrame({"score": [0.1]}))
+    with pytest.raises(InvalidInputError, match="follows a streaming table"):
+        stream_batches(df, pair_model(), write=print, state=tmp_path / "state", features=["score"])
+    with pytest.raises(InvalidInputError, match="driver's own file system"):
+        BatchFollower(pair_model(), write=print, state="s3://bucket/prior.json", prior=None, settings=BARE)
+
+
 def test_a_batch_whose_writing_failed_leaves_the_prior_alone(spark: Any, tmp_path: Path) -> None:
     def fail(batch: Any, number: int) -> None:
         raise RuntimeError("disk full")

@@ -177,7 +177,7 @@ def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -
         stream(df, pair_model(), key="shop", time="at", features=["score"])
     with pytest.raises(InvalidInputError, match="has a column 'prior' already"):
         stream(df.withColumnRenamed("site", "prior"), pair_model(), key="prior", time="at", features=["score"])
-    with pytest.raises(InvalidInputError, match="positive duration"):
+    with pytest.raises(InvalidInputError, match="positive timedelta"):
         stream(df, pair_model(), key="site", time="at", features=["score"], expire_after=timedelta(0))
 
 

@@ -43,6 +43,24 @@ def test_finds_the_prior_of_each_group_in_one_pass(spark: Any) -> None:
         assert row["lower"] < row["prior"] < row["upper"]
 
 
+def test_the_interval_of_a_group_holds_its_level_and_the_calibrator_s_doubt(spark: Any) -> None:
+    model, scores = pair_model(300), pair_scores(4_000, 0.2, 2)
+    df = spark.createDataFrame(pd.DataFrame({"site": "a", "score": scores}))
+    found = {
+        level: estimate_prior(df, model, by="site", level=level, features=["score"]).first() for level in (0.5, 0.9)
+    }
+    rows_only = estimate_from_rows(model.log_ratios(scores), level=0.9)
+    assert found[0.9]["lower"] < found[0.5]["lower"] < found[0.5]["upper"] < found[0.9]["upper"]
+    width = found[0.9]["upper"] - found[0.9]["lower"]
+    assert width > 1.1 * (rows_only.interval[1, 1] - rows_only.interval[1, 0])
+
+
+def test_a_stream_has_no_end_to_estimate_at(spark: Any, tmp_path: Path) -> None:
+    df = spark.readStream.schema("score double").json(str(tmp_path))
+    with pytest.raises(InvalidInputError, match="follow it by stream or stream_batches"):
+        estimate_prior(df, pair_model(), features=["score"])
+
+
 def test_finds_the_prior_of_three_classes_whole_and_by_group(spark: Any) -> None:
     model = triangle_model()
     first, second = triangle_scores(1_500, [0.1, 0.2, 0.7], 1), triangle_scores(1_200, [0.5, 0.5, 0.0], 2)

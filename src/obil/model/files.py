@@ -182,6 +182,11 @@ def _build(
     )
 
 
+def listed_files(folder: Path) -> list[str]:
+    """Return the names of the files that make a model folder, each checked by its hash, the manifest first."""
+    return [MANIFEST, *sorted(_read_manifest(folder)["files"])]
+
+
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():

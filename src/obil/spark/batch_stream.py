@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # what every Spark program calls it
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from obil.arrays import FloatArray, PriorLike
@@ -17,6 +18,7 @@ from obil.policy import Policy
 from obil.prior.evidence import BinaryEvidence
 from obil.spark.batch_bank import BatchBank
 from obil.spark.batch_file import AfterBatch, read_after, write_after
+from obil.spark.decision_columns import require_free
 from obil.spark.evidence_rows import binary_from_bytes
 from obil.spark.log_ratio_evidence import evidence_of_log_ratios
 from obil.spark.scoring import score
@@ -47,7 +49,8 @@ def stream_batches(
     model
         A model folder or a fitted classifier, of two classes.
     write
-        Takes a decided batch and its number. After a crash Spark may repeat the last batch: it is then decided as
+        Takes a decided batch, with the columns of `score` and the `prior` of `classes_[1]` that it was decided at, and
+        its number. After a crash Spark may repeat the last batch: it is then decided as
         before, and `write` has to put it in the same place.
     state
         A file of the driver that holds the prior between batches, replaced whole after each.
@@ -60,6 +63,8 @@ def stream_batches(
     -----
     Labels have no say here, and no monitor watches: `stream` has both.
     """
+    if not df.isStreaming:
+        raise InvalidInputError("stream_batches follows a streaming table: a plain one takes score and estimate_prior")
     follower = BatchFollower(
         model,
         write=write,
@@ -90,6 +95,8 @@ class BatchFollower:
                 "use stream with one constant key, or estimate_prior on each batch"
             )
         start = self.model.prior_ if prior is None else self.model.as_prior(prior)
+        if "://" in str(state):
+            raise InvalidInputError(f"the state is a file of the driver's own file system, got {str(state)!r:.80}")
         self._write, self._path, self._settings = write, Path(state), dict(settings)
         self._after = read_after(self._path)
         self.bank = self._after.bank if self._after is not None else BatchBank(start)
@@ -116,7 +123,9 @@ class BatchFollower:
             )
         repeated = last is not None and batch_id == last.batch_id
         prior = last.decided_with if last is not None and repeated else self.bank.prior
-        decided = score(batch, self._shipped, prior=prior, **self._settings).persist()
+        require_free(["prior"], batch.columns)
+        scored = score(batch, self._shipped, prior=prior, **self._settings)
+        decided = scored.withColumn("prior", F.lit(float(prior[1]))).persist()
         try:
             self._write(decided, batch_id)
             if not repeated:
@@ -125,6 +134,7 @@ class BatchFollower:
                     evidence = evidence + binary_from_bytes(bytes(row["evidence"]))
                 self.bank.absorb(evidence)
                 self._after = AfterBatch(batch_id, prior, self.bank)
+            if self._after is not None:  # of a repeated batch too: it may be repeated because the file was not written
                 write_after(self._path, self._after)
         finally:
             decided.unpersist()

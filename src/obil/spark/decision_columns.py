@@ -1,5 +1,6 @@
 """Lay out what was decided as columns of a table: numbers where there are two classes, arrays where there are more."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ def from_binary(values: Any, *shape: int) -> FloatArray:
     return np.frombuffer(b"".join(values), dtype="<f8").reshape(-1, *shape).astype(np.float64)
 
 
-def require_free(names: list[str], taken: list[str]) -> None:
+def require_free(names: Sequence[str], taken: Sequence[str]) -> None:
     """Refuse to add a column whose name a table has already."""
-    clash = sorted(set(names) & set(taken))
+    ours = {name.lower() for name in names}  # Spark does not tell capitals apart
+    clash = sorted(name for name in taken if name.lower() in ours)
     if clash:
         raise InvalidInputError(f"the table has a column {clash[0]!r} already: rename it, this name is for the result")

@@ -1,6 +1,6 @@
 """Turn evidence into rows of a table and back: what a partition knows of each group in a few thousand bytes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -9,7 +9,7 @@ from obil.arrays import FloatArray
 from obil.prior.evidence import N_NODES, BinaryEvidence
 from obil.prior.passes import PassEvidence
 
-Group = tuple[Any, ...]
+Group = tuple[str | None, ...]  # the texts of `carried_columns`
 
 
 class Adds(Protocol):
@@ -39,13 +39,8 @@ def rows_of_groups(table: Any, by: Sequence[str]) -> Iterator[tuple[Group, Any]]
         yield (), slice(None)
         return
     for key, positions in table.groupby(list(by), sort=False, dropna=False).indices.items():
-        yield plain_group(key if isinstance(key, tuple) else (key,)), positions
-
-
-def plain_group(values: Sequence[Any]) -> Group:
-    """Return the values of a group as plain ones: a missing value equals itself, which NaN does not."""
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return tuple(None if value is None or value != value else value for value in plain)  # noqa: PLR0124  # NaN
+        texts = key if isinstance(key, tuple) else (key,)
+        yield tuple(text if isinstance(text, str) else None for text in texts), positions
 
 
 def partition_evidence(
@@ -53,14 +48,17 @@ def partition_evidence(
     by: Sequence[str],
     log_ratios: Callable[[Any], FloatArray],
     evidence_of: Callable[[FloatArray, Group], Any],
+    *,
+    wanted: Collection[Group] | None = None,
 ) -> Mapping[Group, Any]:
-    """Return the evidence of each group in the tables of one partition."""
+    """Return the evidence of each group, or of those wanted, in the tables of one partition."""
     totals: GroupTotals[Any] = GroupTotals()
     for table in tables:
         if len(table):
             ratios = log_ratios(table)
             for group, rows in rows_of_groups(table, by):
-                totals.add(group, evidence_of(ratios[rows], group))
+                if wanted is None or group in wanted:
+                    totals.add(group, evidence_of(ratios[rows], group))
     return totals.of_group
 
 

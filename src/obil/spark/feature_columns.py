@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType
 
 from obil.errors import InvalidInputError
 from obil.model.ratio_model import RatioModel
+from obil.spark.carried_columns import named
+
+FEATURE = "obil_x"  # features travel by number: their names may be anything
 
 
 def feature_columns(df: DataFrame, model: RatioModel, features: Sequence[str] | None) -> list[str]:
@@ -18,6 +21,8 @@ def feature_columns(df: DataFrame, model: RatioModel, features: Sequence[str] | 
     A model fitted on named columns knows them; one fitted on arrays is told by `features`, which may also
     name one column of arrays.
     """
+    if not isinstance(df, DataFrame):
+        raise InvalidInputError(f"the table must be a Spark DataFrame, got {type(df).__module__}.{type(df).__name__}")
     known = model.encoder.names if model.encoder is not None else model.feature_names
     if features is None and known is None:
         raise InvalidInputError("the model was fitted without column names: name the columns by features=[...]")
@@ -28,6 +33,9 @@ def feature_columns(df: DataFrame, model: RatioModel, features: Sequence[str] | 
     missing = [name for name in names if name not in df.columns]
     if missing:
         raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
+    twice = [name for name in names if df.columns.count(name) > 1]
+    if twice:
+        raise InvalidInputError(f"two columns are called {twice[0]!r}: the model cannot know which to read")
     width = model.scorer.n_features
     is_array = len(names) == 1 and isinstance(df.schema[names[0]].dataType, ArrayType)
     if width is not None and len(names) != width and not is_array:
@@ -35,22 +43,36 @@ def feature_columns(df: DataFrame, model: RatioModel, features: Sequence[str] | 
     return list(known) if known is not None else names
 
 
+def numbered_features(names: Sequence[str]) -> list[Column]:
+    """Return the columns that a model reads under names of ours, in its order."""
+    return [named(name).alias(f"{FEATURE}{number}") for number, name in enumerate(names)]
+
+
 def model_input(table: Any, names: Sequence[str], model: RatioModel) -> Any:
-    """Return what the model takes of a pandas table: the table itself where it goes by names, else an array."""
+    """Return what the model takes of a pandas table with numbered features: a table where it goes by names."""
+    features = table[[f"{FEATURE}{number}" for number in range(len(names))]]
     if model.encoder is not None or model.feature_names is not None:
-        return table[list(names)]
-    if len(names) == 1 and len(table) and isinstance(table[names[0]].iloc[0], np.ndarray | list):
-        return np.stack(table[names[0]].to_numpy()).astype(np.float64)
-    return table[list(names)].to_numpy(dtype=np.float64)
+        return features.set_axis(list(names), axis=1)
+    if len(names) == 1 and any(isinstance(value, np.ndarray | list) for value in features.iloc[:, 0]):
+        return _stacked(features.iloc[:, 0], names[0])
+    return features.to_numpy(dtype=np.float64)
 
 
-def model_input_of_arrow(batch: pa.RecordBatch, names: Sequence[str], model: RatioModel) -> Any:
-    """Return what the model takes of an Arrow batch: `model_input`, without a pandas table in between where it can."""
-    columns = [batch.column(name) for name in names]
+def model_input_of_arrow(columns: Sequence[pa.Array], names: Sequence[str], model: RatioModel) -> Any:
+    """Return what the model takes of Arrow columns: `model_input`, without a pandas table in between where it can."""
     plain = all(pa.types.is_floating(one.type) or pa.types.is_integer(one.type) for one in columns)
     if model.encoder is not None or model.feature_names is not None or not plain:
-        return model_input(batch.select(list(names)).to_pandas(), names, model)
-    matrix = np.empty((batch.num_rows, len(columns)))
+        numbered = [f"{FEATURE}{number}" for number in range(len(names))]
+        return model_input(pa.table(list(columns), names=numbered).to_pandas(), names, model)
+    matrix = np.empty((len(columns[0]), len(columns)))
     for number, column in enumerate(columns):
         matrix[:, number] = column.to_numpy(zero_copy_only=False)  # a null comes out as NaN
     return matrix
+
+
+def _stacked(rows: Any, name: str) -> Any:
+    """Return a column of arrays as a matrix."""
+    try:
+        return np.stack([np.asarray(row, dtype=np.float64) for row in rows])
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"the arrays in {name!r} must hold numbers, the same count each, and no null") from None

@@ -32,7 +32,7 @@ def decided_rows(online: OnlineClassifier, table: Any, layout: RowLayout) -> Ite
     times = table[TIME].to_numpy()
     ids = table[ID].to_numpy() if layout.has_ids else None
     is_label = table[LABEL].notna().to_numpy() if layout.has_labels else np.zeros(len(table), dtype=bool)
-    order = np.lexsort((ids if ids is not None else table[RATIOS].to_numpy(), is_label, times))
+    order = np.lexsort((*_content(table, layout), *([] if ids is None else [ids]), is_label, times))
     for rows in _runs(order, is_label):
         if is_label[rows[0]]:
             _feed_back(online, table.iloc[rows], layout)
@@ -58,6 +58,14 @@ def decided_columns(decisions: Decisions) -> dict[str, Any]:
         "decision": class_values(decisions.labels),
         "trusted": decisions.trusted,
     }
+
+
+def _content(table: Any, layout: RowLayout) -> list[Any]:
+    """Return what else orders lines, so that a task that Spark repeats decides them as before."""
+    labels = [table[LABEL].astype(str).to_numpy()] if layout.has_labels else []
+    propensities = [table[PROPENSITY].to_numpy(dtype=np.float64)] if layout.has_propensities else []
+    columns = [RATIOS, *([VIEWS] if layout.n_views else [])]
+    return [*propensities, *labels, *(np.array([v or b"" for v in table[name]], dtype=object) for name in columns)]
 
 
 def _runs(order: npt.NDArray[np.int64], is_label: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.int64]]:

@@ -5,20 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # what every Spark program calls it
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
     DoubleType,
+    IntegralType,
     LongType,
-    NumericType,
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from obil.arrays import PriorLike
@@ -28,8 +26,9 @@ from obil.model.ratio_model import RatioModel
 from obil.monitor import LabelShiftMonitor
 from obil.policy import Policy
 from obil.prior import PriorTracker
+from obil.spark.carried_columns import as_ordered, as_text, from_ordered, from_text, named
 from obil.spark.decision_columns import as_binary, class_type, require_free, share_type
-from obil.spark.feature_columns import feature_columns, model_input
+from obil.spark.feature_columns import FEATURE, feature_columns, model_input, numbered_features
 from obil.spark.key_processor import KeyProcessor
 from obil.spark.key_rows import DECIDED, ID, LABEL, PROPENSITY, RATIOS, TIME, VIEWS, RowLayout
 from obil.spark.key_state import packed
@@ -66,8 +65,8 @@ def stream(
 
     Rows and late labels are one input: where `label` is null a line is a row to decide, elsewhere it is the true
     label of the row with that `id`. Inside a micro-batch the lines of a key are taken by time, from one batch to the
-    next in the order they come. Given the same log ratios, the decisions are bit for bit those of an
-    `OnlineClassifier` for each key.
+    next in the order they come; at one time rows come before labels, then ids decide, then what a line holds. Given the
+    same log ratios, the decisions are bit for bit those of an `OnlineClassifier` for each key.
 
     Parameters
     ----------
@@ -102,15 +101,19 @@ def stream(
     """
     shipped = ShippedModel.of(model, trusted=trusted)
     fitted = shipped.load()
+    names = feature_columns(df, fitted, features)
     keys = [key] if isinstance(key, str) else list(key)
+    if not keys:
+        raise InvalidInputError("key must name a column at least")
+    _require_columns(df, [*keys, time, id, label, propensity])
     if label is not None and id is None:
         raise InvalidInputError("labels find their rows by id: name its column by id=")
-    missing = [name for name in (*keys, time, id, label, propensity) if name is not None and name not in df.columns]
-    if missing or not keys:
-        raise InvalidInputError(f"columns are missing: {', '.join(missing) or 'a key'}; there are {df.columns}")
-    given = [*keys, time, id or "id"]
+    if id is not None and not isinstance(df.schema[id].dataType, StringType | IntegralType):
+        raise InvalidInputError(
+            f"ids are texts or whole numbers, and {id!r} is {df.schema[id].dataType.simpleString()}"
+        )
     require_free([*DECIDED, *(["id"] if id is None else [])], [*keys, time, *([] if id is None else [id])])
-    names = feature_columns(df, fitted, features)
+    old = _replaced(replaces, fitted, trusted)
     settings: dict[str, Any] = {"costs": costs, "policy": policy, "tracker": tracker, "prior": prior}
     settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "silence": silence}
     online = OnlineClassifier(fitted, **settings)
@@ -122,39 +125,44 @@ def stream(
         has_propensities=propensity is not None,
     )
     key_columns = [f"obil_key{i}" for i in range(len(keys))]
-    wanted = {time: TIME, id: ID, label: LABEL, propensity: PROPENSITY}
-    internal = [F.col(f"`{name}`").alias(inner) for name, inner in zip(keys, key_columns, strict=True)]
-    time_type = df.schema[time].dataType
-    for name, inner in wanted.items():
-        if name is not None:
-            internal.append((_as_number(name, time_type) if inner == TIME else F.col(f"`{name}`")).alias(inner))
-    inputs = df.select(*internal, *(f"`{name}`" for name in names))
-    rows = _scored(inputs, shipped, names, layout)
-    old = tuple(ShippedModel.of(one, trusted=trusted) for one in replaces)
+    carried = [as_text(df, name, role="a key").alias(inner) for name, inner in zip(keys, key_columns, strict=True)]
+    carried.append(as_ordered(df, time).alias(TIME))
+    others = ((id, ID), (label, LABEL), (propensity, PROPENSITY))
+    carried += [named(name).alias(inner) for name, inner in others if name is not None]
+    rows = _scored(df.select(*carried, *numbered_features(names)), shipped, names, layout, {TIME: time, ID: id})
     expire_ms = None if expire_after is None else _milliseconds(expire_after)
     processor = KeyProcessor(shipped, old, packed(online), layout, key_columns, expire_ms)
     if df.sparkSession.conf.get(PROVIDER, "") != ROCKS_DB:
         df.sparkSession.conf.set(PROVIDER, ROCKS_DB)
     id_type: DataType = LongType() if id is None else df.schema[id].dataType
-    fields = [StructField(inner, df.schema[name].dataType) for name, inner in zip(keys, key_columns, strict=True)]
+    fields = [StructField(inner, StringType()) for inner in key_columns]
     fields += [StructField(TIME, rows.schema[TIME].dataType), StructField(ID, id_type), *_decided_fields(fitted)]
     decided = rows.groupBy(*key_columns).transformWithStateInPandas(
         processor, StructType(fields), "append", "None" if expire_ms is None else "ProcessingTime"
     )
-    restored = [F.col(inner).alias(name) for inner, name in zip([*key_columns, TIME, ID], given, strict=True)]
-    restored[len(keys)] = _as_time(time_type).alias(time)
-    return decided.select(*restored, *DECIDED)
+    given = {id or "id": F.col(ID), time: from_ordered(F.col(TIME), df.schema[time].dataType)}
+    own = {
+        name: from_text(F.col(inner), df.schema[name].dataType) for name, inner in zip(keys, key_columns, strict=True)
+    }
+    given |= own  # one column may have two roles
+    order = dict.fromkeys([*keys, time, id or "id"])
+    return decided.select(*(given[name].alias(name) for name in order), *DECIDED)
 
 
-def _scored(inputs: DataFrame, shipped: ShippedModel, names: list[str], layout: RowLayout) -> DataFrame:
+def _scored(
+    inputs: DataFrame, shipped: ShippedModel, names: list[str], layout: RowLayout, needed: Mapping[str, str | None]
+) -> DataFrame:
     """Score rows before they are sent to their keys: in large batches, and only log ratios travel."""
     broadcast = shipped.broadcast(inputs.sparkSession.sparkContext)
-    kept = [field for field in inputs.schema.fields if field.name.startswith("obil_")]
+    kept = [field for field in inputs.schema.fields if not field.name.startswith(FEATURE)]
     extra = [RATIOS, *([VIEWS] if layout.n_views else [])]
 
     def scored(tables: Iterator[Any]) -> Iterator[Any]:
         model: RatioModel = broadcast.value.load()
         for table in tables:
+            for inner, name in needed.items():
+                if name is not None and table[inner].isna().any():
+                    raise InvalidInputError(f"every line must have its {name!r}, and one is null: filter such lines")
             found = table[[field.name for field in kept]].copy()
             for name in extra:
                 found[name] = pd.Series([None] * len(table), dtype=object, index=table.index)
@@ -169,6 +177,23 @@ def _scored(inputs: DataFrame, shipped: ShippedModel, names: list[str], layout: 
     return inputs.mapInPandas(scored, StructType([*kept, *(StructField(name, BinaryType()) for name in extra)]))
 
 
+def _require_columns(df: DataFrame, names: Sequence[str | None]) -> None:
+    missing = [name for name in names if name is not None and name not in df.columns]
+    if missing:
+        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
+
+
+def _replaced(replaces: Any, model: RatioModel, trusted: Collection[str]) -> tuple[ShippedModel, ...]:
+    """Return the models of earlier runs, which must know the same classes."""
+    given = replaces if isinstance(replaces, list | tuple) else [replaces]
+    old = tuple(ShippedModel.of(one, trusted=trusted) for one in given)
+    for one in old:
+        before, now = one.load().classes_.tolist(), model.classes_.tolist()
+        if before != now:
+            raise InvalidInputError(f"a replaced model has the classes {before!r:.80}, the new one {now!r:.80}")
+    return old
+
+
 def _objects(values: list[bytes]) -> Any:
     return pd.Series(values, dtype=object).to_numpy()
 
@@ -179,23 +204,8 @@ def _decided_fields(model: RatioModel) -> list[StructField]:
     return [StructField(name, kinds[name]) for name in DECIDED]
 
 
-def _as_number(name: str, kind: DataType) -> Column:
-    """Return a time as a number, which keeps its order and costs less to carry than a timestamp."""
-    column = F.col(f"`{name}`")
-    if isinstance(kind, TimestampType | TimestampNTZType):
-        return F.unix_micros(column.cast(TimestampType()))
-    if not isinstance(kind, NumericType | StringType):
-        raise InvalidInputError(f"time must be a timestamp, a number or a text that sorts, got {kind.simpleString()}")
-    return column
-
-
-def _as_time(kind: DataType) -> Column:
-    is_timestamp = isinstance(kind, TimestampType | TimestampNTZType)
-    return F.timestamp_micros(F.col(TIME)).cast(kind) if is_timestamp else F.col(TIME)
-
-
-def _milliseconds(duration: timedelta) -> int:
-    milliseconds = round(duration.total_seconds() * 1_000)
+def _milliseconds(duration: Any) -> int:
+    milliseconds = round(duration.total_seconds() * 1_000) if isinstance(duration, timedelta) else 0
     if milliseconds <= 0:
-        raise InvalidInputError(f"expire_after must be a positive duration, got {duration!r}")
+        raise InvalidInputError(f"expire_after must be a positive timedelta, got {duration!r}")
     return milliseconds

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posterior
-from obil.errors import InvalidInputError
+from obil.errors import EstimationError, InvalidInputError
 from obil.model.ratio_model import RatioModel
 from obil.prior.passes import PassEvidence
 from obil.spark.calibrator_share import with_calibrator, with_shared_calibrator
@@ -19,7 +19,6 @@ from obil.spark.evidence_rows import (
     partition_evidence,
     pass_from_bytes,
     pass_to_bytes,
-    plain_group,
 )
 from obil.spark.evidence_tables import EVIDENCE, as_table, evidence_schema, result_schema, result_values
 from obil.spark.feature_columns import model_input
@@ -40,17 +39,20 @@ def estimate_many_classes(
         if not keys and not searches:
             raise InvalidInputError("no rows, so no evidence to estimate a prior from")
         while at := {group: search.at for group, search in searches.items() if not search.done}:
-            for group, evidence in _one_pass(ratios, keys, model, at=at).items():
+            found = _one_pass(ratios, keys, model, at=at)
+            if set(found) != set(at):
+                raise EstimationError("a pass over the table brought back other groups than the one before")
+            for group, evidence in found.items():
                 searches[group].take(evidence)
     finally:
         ratios.unpersist()
     if not keys:
         return with_calibrator(model, searches[()].estimate(level=level))
-    found = [
+    priors = [
         [*group, *result_values(with_shared_calibrator(shipped, search.estimate(level=level)))]
         for group, search in searches.items()
     ]
-    return table.sparkSession.createDataFrame(found, result_schema(table, keys, model))
+    return table.sparkSession.createDataFrame(priors, result_schema(keys, model))
 
 
 def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str]) -> DataFrame:
@@ -64,7 +66,7 @@ def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, keys: list[str], na
                 kept[EVIDENCE] = as_binary(model.log_ratios(model_input(rows, names, model)))
                 yield kept
 
-    return table.mapInPandas(scored, evidence_schema(table, keys))
+    return table.mapInPandas(scored, evidence_schema(keys))
 
 
 def _one_pass(
@@ -76,18 +78,22 @@ def _one_pass(
 
     def evidence_of(rows: FloatArray, group: Group) -> PassEvidence:
         if broadcast.value is not None:
-            return PassEvidence.of(rows, broadcast.value.get(group, training))
+            return PassEvidence.of(rows, broadcast.value[group])
         votes = posterior(rows, training).sum(axis=0)
         return PassEvidence(training, float(len(rows)), 0.0, votes, np.zeros((n_classes, n_classes)))
 
     def gathered(tables: Iterator[Any]) -> Iterator[Any]:
-        found = partition_evidence(tables, keys, lambda rows: from_binary(rows[EVIDENCE], n_classes), evidence_of)
-        wanted = {group: one for group, one in found.items() if broadcast.value is None or group in broadcast.value}
-        if wanted:
-            yield as_table(keys, wanted, pass_to_bytes)
+        found = partition_evidence(
+            tables, keys, lambda rows: from_binary(rows[EVIDENCE], n_classes), evidence_of, wanted=broadcast.value
+        )
+        if found:
+            yield as_table(keys, found, pass_to_bytes)
 
     totals: GroupTotals[PassEvidence] = GroupTotals()
-    for row in ratios.mapInPandas(gathered, ratios.schema).collect():
-        group = plain_group([row[name] for name in keys])
-        totals.add(group, pass_from_bytes(bytes(row[EVIDENCE]), n_classes))
+    try:
+        for row in ratios.mapInPandas(gathered, ratios.schema).collect():
+            group = tuple(row[name] for name in keys)
+            totals.add(group, pass_from_bytes(bytes(row[EVIDENCE]), n_classes))
+    finally:
+        broadcast.destroy()
     return totals.of_group

@@ -10,10 +10,20 @@ from obil.arrays import require_in
 from obil.errors import InvalidInputError
 from obil.prior.evidence import BinaryEvidence
 from obil.spark.calibrator_share import with_calibrator, with_shared_calibrator
+from obil.spark.carried_columns import as_text
 from obil.spark.decision_columns import require_free
 from obil.spark.evidence_rows import GroupTotals, binary_from_bytes, binary_to_bytes, partition_evidence
-from obil.spark.evidence_tables import EVIDENCE, RESULT, as_table, evidence_schema, result_schema, result_values
-from obil.spark.feature_columns import feature_columns, model_input
+from obil.spark.evidence_tables import (
+    EVIDENCE,
+    RESULT,
+    as_table,
+    evidence_schema,
+    group_columns,
+    result_schema,
+    result_values,
+    with_own_groups,
+)
+from obil.spark.feature_columns import feature_columns, model_input, numbered_features
 from obil.spark.many_classes import estimate_many_classes
 from obil.spark.shipped_model import ShippedModel
 
@@ -53,25 +63,29 @@ def estimate_prior(
         `upper`: numbers of `classes_[1]` for two classes, arrays for more.
     """
     require_in("level", level, 1e-6, 1.0 - 1e-6)
-    keys = [by] if isinstance(by, str) else list(by)
-    missing = [name for name in keys if name not in df.columns]
-    if missing:
-        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
-    require_free([*RESULT, EVIDENCE], keys)
     shipped = ShippedModel.of(model, trusted=trusted)
     fitted = shipped.load()
     names = feature_columns(df, fitted, features)
-    table = df.select(*keys, *(name for name in names if name not in keys))
+    if df.isStreaming:
+        raise InvalidInputError("a stream has no end to estimate at: follow it by stream or stream_batches")
+    by = [by] if isinstance(by, str) else list(by)
+    missing = [name for name in by if name not in df.columns]
+    if missing:
+        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
+    require_free(RESULT, by)
+    keys = group_columns(by)
+    texts = [as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]
+    table = df.select(*texts, *numbered_features(names))
     if fitted.n_classes > 2:
-        return estimate_many_classes(table, shipped, keys, names, level)
+        found = estimate_many_classes(table, shipped, keys, names, level)
+        return with_own_groups(found, df, by) if by else found
     evidence = _binary_evidence(table, shipped, keys, names)
-    if not keys:
+    if not by:
         totals: GroupTotals[BinaryEvidence] = GroupTotals()
         for row in evidence.collect():
             totals.add((), binary_from_bytes(bytes(row[EVIDENCE])))
-        found = totals.of_group.get((), BinaryEvidence.empty()).estimate(level=level)
-        return with_calibrator(fitted, found)
-    return _solved_groups(evidence, shipped, keys, level)
+        return with_calibrator(fitted, totals.of_group.get((), BinaryEvidence.empty()).estimate(level=level))
+    return with_own_groups(_solved_groups(evidence, shipped, keys, level), df, by)
 
 
 def _binary_evidence(table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str]) -> DataFrame:
@@ -89,7 +103,7 @@ def _binary_evidence(table: DataFrame, shipped: ShippedModel, keys: list[str], n
         if found:
             yield as_table(keys, found, binary_to_bytes)
 
-    return table.mapInPandas(gathered, evidence_schema(table, keys))
+    return table.mapInPandas(gathered, evidence_schema(keys))
 
 
 def _solved_groups(evidence: DataFrame, shipped: ShippedModel, keys: list[str], level: float) -> DataFrame:
@@ -102,5 +116,4 @@ def _solved_groups(evidence: DataFrame, shipped: ShippedModel, keys: list[str], 
         found = with_shared_calibrator(broadcast.value, total.estimate(level=level))
         return pd.DataFrame([[*key, *result_values(found)]], columns=[*keys, *RESULT])
 
-    schema = result_schema(evidence, keys, shipped.load())
-    return evidence.groupBy(*keys).applyInPandas(solved, schema)
+    return evidence.groupBy(*keys).applyInPandas(solved, result_schema(keys, shipped.load()))

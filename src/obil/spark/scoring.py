@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from obil.arrays import PriorLike
 from obil.bayes.costs import Costs
@@ -63,7 +63,8 @@ def score(
     number = class_number(positive, fitted)
     settings = DecisionRule(fitted, CostPolicy(costs) if costs is not None else policy, number).policy.to_json()
     at = (fitted.prior_ if prior is None else fitted.as_prior(prior)).tolist()
-    added_names, kinds = [field.name for field in fields], [to_arrow_type(field.dataType) for field in fields]
+    kinds = [to_arrow_type(field.dataType) for field in fields]
+    places = [df.columns.index(name) for name in names]
     broadcast = shipped.broadcast(df.sparkSession.sparkContext)
 
     def scored(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,7 +72,7 @@ def score(
         rule = DecisionRule(model, policy_from_json(settings), number)
         for batch in batches:
             if batch.num_rows:
-                ratios = model.log_ratios(model_input_of_arrow(batch, names, model))
+                ratios = model.log_ratios(model_input_of_arrow([batch.column(i) for i in places], names, model))
                 numbers, _, _ = rule.decide(ratios, np.broadcast_to(at, ratios.shape))
                 added = [
                     share_values(ratios),
@@ -79,7 +80,11 @@ def score(
                     class_values(model.classes_[numbers]),
                 ]
                 columns = [pa.array(values, type=kind) for values, kind in zip(added, kinds, strict=True)]
-                yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, *added_names])
+                every = [*batch.columns, *columns]
+                yield pa.RecordBatch.from_arrays(every, names=[str(number) for number in range(len(every))])
 
-    # Arrow all the way: the columns that are there pass through as they are
-    return df.mapInArrow(scored, StructType([*df.schema.fields, *fields]))
+    # Arrow all the way: the columns that are there pass through as they are, by number: a name may come twice
+    every_field = [*df.schema.fields, *fields]
+    by_number = [StructField(str(i), field.dataType, metadata=field.metadata) for i, field in enumerate(every_field)]
+    result = df.toDF(*map(str, range(len(df.columns)))).mapInArrow(scored, StructType(by_number))
+    return result.toDF(*(field.name for field in every_field))

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import Broadcast, SparkContext
 
 from obil.errors import ModelFileError
-from obil.model.files import MANIFEST, load, save
+from obil.model.files import listed_files, load, save
 from obil.model.ratio_model import RatioModel
 
 
@@ -20,7 +20,7 @@ from obil.model.ratio_model import RatioModel
 class ShippedModel:
     """The files of a model folder. What travels is their bytes: nothing is built from them before `load` checked it.
 
-    Equal fingerprints mean the same files and the same trust, so a process that holds one need not load the other.
+    Equal fingerprints mean the same model; with the same trust, a process that holds one need not load the other.
     """
 
     files: tuple[tuple[str, bytes], ...]
@@ -40,14 +40,11 @@ class ShippedModel:
 
     @classmethod
     def _read(cls, folder: Path, trusted: Collection[str]) -> "ShippedModel":
-        if not (folder / MANIFEST).is_file():
-            raise ModelFileError(f"{folder} is not a model folder: it holds no {MANIFEST}")
-        files = tuple((path.name, path.read_bytes()) for path in sorted(folder.iterdir()) if path.is_file())
-        digest = hashlib.sha256()
-        for name, content in files:
-            digest.update(f"{name}:{len(content)}:".encode() + content)
-        digest.update("\n".join(sorted(trusted)).encode())
-        return cls(files, tuple(sorted(trusted)), digest.hexdigest())
+        if not folder.is_dir():
+            raise ModelFileError(f"there is no folder {folder}: a model is read from the driver's own file system")
+        files = tuple((name, (folder / name).read_bytes()) for name in listed_files(folder))
+        # the manifest holds the hashes of the others
+        return cls(files, tuple(sorted(trusted)), hashlib.sha256(files[0][1]).hexdigest())
 
     def load(self) -> RatioModel:
         """Return the model, checked and built once in this process."""
@@ -61,7 +58,9 @@ class ShippedModel:
         return hash(self.fingerprint)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShippedModel) and other.fingerprint == self.fingerprint
+        if not isinstance(other, ShippedModel):
+            return False
+        return (other.fingerprint, other.trusted) == (self.fingerprint, self.trusted)
 
 
 @lru_cache(maxsize=16)

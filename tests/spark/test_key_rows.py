@@ -1,0 +1,111 @@
+"""What a key does with its lines: whatever order and pieces they come in, the outcome is the same."""
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import obil
+from obil.errors import InvalidInputError
+from obil.prior import BayesBank
+from obil.spark import keyed_stream, score, stream
+from obil.spark.decision_columns import as_binary
+from obil.spark.key_rows import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout, decided_rows
+from obil.stream.packed_state import unpack_state
+from tests.stream.cases import pair_model, pair_scores, pair_stream
+
+LAYOUT = RowLayout(n_classes=2, n_views=0, has_ids=True, has_labels=True, has_propensities=True)
+
+
+def line(at: int, name: str, ratio: float | None, label: str | None = None, propensity: float = 1.0) -> dict[str, Any]:
+    ratios = None if ratio is None else as_binary(np.array([[0.0, ratio]]))[0]
+    return {TIME: at, ID: name, RATIOS: ratios, LABEL: label, PROPENSITY: propensity}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line(0, "a", 1.0), line(0, "a", -3.0), line(0, "a", 4.0)],  # one id, one time, three scores
+        [line(0, "a", 1.0), line(0, "a", None, "fraud"), line(0, "a", None, "fine")],  # labels that contradict
+        [line(0, "a", 1.0), line(0, "a", None, "fraud", 0.5), line(0, "a", None, "fraud", 0.1)],
+        [line(0, "b", 2.0), line(0, "a", 1.0), line(0, "b", None, "fraud")],  # rows before labels, then by id
+    ],
+)
+def test_lines_of_one_time_are_decided_alike_in_any_order_of_arrival(lines: list[dict[str, Any]]) -> None:
+    outcomes = []
+    for order in permutations(lines):
+        online = obil.OnlineClassifier(pair_model())
+        online.decide_log_ratios(np.column_stack([np.zeros(30), pair_stream(30, 0.2, 1).log_ratios[:, 1]]))
+        found = list(decided_rows(online, pd.DataFrame(list(order)), LAYOUT))
+        outcomes.append((online.state(), [part["prior"].tolist() for part in found]))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    assert online.label_counts.labelled == min(1, sum(one[LABEL] is not None for one in lines))
+
+
+def test_small_pieces_propensities_and_views_come_to_what_a_classifier_of_its_own_says(spark: Any) -> None:
+    drawn = pair_stream(1_500, 0.2, 3)
+    rng = np.random.default_rng(0)
+    train = pd.DataFrame({"x": drawn.features[:, 0], "y": drawn.features[:, 0] + rng.normal(size=1_500)})
+    model = obil.RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0).fit(train, drawn.labels)
+    assert len(model.model_.view_members) > 0
+    n_rows = 40
+    rows = train.iloc[:n_rows].assign(k="a", at=np.arange(n_rows), id=np.arange(n_rows), truth=None, share=1.0)
+    told = rows.iloc[:20:2].assign(at=lambda t: t["at"] + 15.5, truth=drawn.labels[:20:2], share=0.3, x=np.nan)
+    lines = pd.concat([rows, told]).sample(frac=1.0, random_state=1)
+    schema = "x double, y double, k string, at double, id long, truth long, share double"
+    lines["truth"] = lines["truth"].astype(object).where(lines["truth"].notna(), None)
+    df = spark.createDataFrame(lines, schema).coalesce(1)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    try:
+        decided = stream(
+            df, model, key="k", time="at", id="id", label="truth", propensity="share", positive=1, horizon=100
+        ).toPandas()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    online, priors = obil.OnlineClassifier(model, positive=1, horizon=100), {}
+    for one in lines.sort_values("at").itertuples():
+        if one.truth is None:
+            priors[one.id] = online.decide(pd.DataFrame({"x": [one.x], "y": [one.y]}), id=one.id).prior[1]
+        else:
+            online.feedback(one.id, int(one.truth), propensity=0.3)
+    assert decided["id"].tolist() == list(range(n_rows))
+    np.testing.assert_allclose(decided["prior"], [priors[i] for i in range(n_rows)], atol=1e-12)
+
+
+class _CaughtError(Exception):
+    pass
+
+
+def test_a_key_starts_with_the_settings_of_the_query(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def catch(shipped: Any, replaced: Any, fresh: tuple[bytes, bytes], *_: Any) -> None:
+        raise _CaughtError(unpack_state(fresh[0]), unpack_state(fresh[1]), replaced)
+
+    monkeypatch.setattr(keyed_stream, "KeyProcessor", catch)
+    df = spark.createDataFrame([("a", 1, 0.5)], "k string, at long, score double")
+    with pytest.raises(_CaughtError) as caught:
+        stream(
+            df, pair_model(), key="k", time="at", features=["score"], positive="fine", monitor=False, horizon=7,
+            silence="fraud", prior={"fine": 0.7, "fraud": 0.3}, tracker=BayesBank(), replaces=pair_model(seed=5),
+        )  # fmt: skip
+    state, labels, replaced = caught.value.args
+    assert (state["positive"], state["monitor"], labels["horizon"], labels["silence"]) == (0, None, 7, 1)
+    assert state["tracker"]["tracker"] == "BayesBank"
+    np.testing.assert_allclose(state["tracker"]["memory"]["prior"], [0.7, 0.3])
+    assert len(replaced) == 1
+    with pytest.raises(InvalidInputError, match="a replaced model has the classes"):
+        stream(df, pair_model(), key="k", time="at", features=["score"], replaces=[pair_model(names=(0, 1))])
+
+
+def test_scoring_alerts_on_the_class_it_was_told(spark: Any) -> None:
+    scores = pair_scores(300, 0.4, 8)
+    df = spark.createDataFrame(pd.DataFrame({"score": scores}))
+    policy = obil.policy.FBetaPolicy()
+    for positive in ("fine", "fraud"):
+        scored = score(df, pair_model(), policy=policy, prior=0.4, positive=positive, features=["score"]).toPandas()
+        online = obil.OnlineClassifier(
+            pair_model(), policy=policy, prior=0.4, positive=positive, tracker=obil.FixedPrior()
+        )
+        assert scored["decision"].tolist() == online.predict(scores).tolist()
