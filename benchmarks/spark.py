@@ -25,11 +25,16 @@ from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.model.ratio_model import RatioModel
 from obil.spark import score, stream
+from obil.spark.decision_columns import class_values
+from obil.spark.key_state import KeyRestorer, packed
+from obil.spark.shipped_model import ShippedModel
 from obil.stream.decision_rule import DecisionRule
+from obil.stream.online_classifier import HORIZON, OnlineClassifier
 
 CORES = 2
 # what docs/spark.md advises: Spark hands rows to Python in pieces too small for a model this fast
-ADVISED = {"spark.buffer.size": "1048576", "spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
+PIECE = 50_000  # rows
+ADVISED = {"spark.buffer.size": "1048576", "spark.sql.execution.arrow.maxRecordsPerBatch": str(PIECE)}
 KEYED = "site string, at long, id string, score double, truth long"
 
 
@@ -38,13 +43,14 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="obil-bench-") as name:
         place = Path(name)
         scoring = (*_five_networks(settings), settings["repeats"], place / "rows.parquet")
+        with _session(place, **ADVISED) as spark:
+            figures = _scoring(spark, *scoring)
+            figures |= _state_of_a_key(spark, settings, place / "state")
+            figures |= _micro_batches(spark, settings, place / "batches")
         with _session(place) as spark:
             plain = _scoring(spark, *scoring)
-        figures = {f"{key}.as_spark_comes": value for key, value in plain.items()}
-        with _session(place, **ADVISED) as spark:
-            figures |= _scoring(spark, *scoring)
-            figures |= _state_of_a_key(spark, settings, place / "state")
-            return figures | _micro_batches(spark, settings, place / "batches")
+        figures |= {f"{key}.as_spark_comes": value for key, value in plain.items()}
+        return figures | _one_key(settings)
 
 
 @contextmanager
@@ -114,10 +120,11 @@ def _scoring(spark: SparkSession, model: RatioModel, rows: FloatArray, repeats: 
 def _score_here(model: RatioModel, rows: FloatArray) -> None:
     """Do what a worker does with a table, without Spark: log ratios, posteriors, decisions."""
     rule = DecisionRule(model, None, 1)
-    for part in np.array_split(rows, max(1, len(rows) // 10_000)):
+    for part in np.array_split(rows, max(1, len(rows) // PIECE)):
         ratios = model.log_ratios(part)
         posterior(ratios, model.prior_)
-        rule.decide(ratios, np.broadcast_to(model.prior_, ratios.shape))
+        numbers, _, _ = rule.decide(ratios, np.broadcast_to(model.prior_, ratios.shape))
+        class_values(model.classes_[numbers])
 
 
 def _score_there(scored: DataFrame) -> None:
@@ -176,6 +183,24 @@ def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -
     keys_grew = np.array(settings["keys"][1:]) / np.array(settings["keys"][:-1])
     grew = np.array(seconds[1:]) / np.array(seconds[:-1])
     figures["batch_seconds_over_linear"] = float((grew / keys_grew).max())
+    return figures
+
+
+def _one_key(settings: dict[str, Any]) -> dict[str, float]:
+    """Time what a worker does for a key in each micro-batch, without Spark: bring it back, and pack it again."""
+    shipped = ShippedModel.of(_keyed_model())
+    fresh = packed(OnlineClassifier(shipped.load()))
+    restorer, figures = KeyRestorer(shipped, (), fresh), {}
+    for name, n_rows in (("new", settings["rows_a_key"]), ("full_horizon", HORIZON)):
+        online = restorer.fresh()
+        drawn = GaussianClasses.pair(2.0).draw(np.full(n_rows, 0.1), random_state=0)
+        online.decide_log_ratios(drawn.log_ratios, ids=[f"{i}" for i in range(n_rows)])
+        best, data = np.inf, packed(online)
+        for _ in range(20):
+            started = time.perf_counter()
+            packed(restorer.restored(restorer.name, *data))
+            best = min(best, time.perf_counter() - started)
+        figures[f"key_milliseconds.{name}"] = 1e3 * best
     return figures
 
 
