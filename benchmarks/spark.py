@@ -34,6 +34,7 @@ from obil.stream.online_classifier import HORIZON, OnlineClassifier
 CORES = 2
 # what docs/spark.md advises: Spark hands rows to Python in pieces too small for a model this fast
 PIECE = 50_000  # rows
+WARM_UP = 5
 ADVISED = {"spark.buffer.size": "1048576", "spark.sql.execution.arrow.maxRecordsPerBatch": str(PIECE)}
 KEYED = "site string, at long, id string, score double, truth long"
 
@@ -100,6 +101,8 @@ def _scoring(spark: SparkSession, model: RatioModel, rows: FloatArray, repeats: 
         "one": lambda: _score_here(model, rows),
         "spark": lambda: _score_there(scored),
     }
+    for _ in range(WARM_UP):  # Java compiles what has run for a while
+        _score_there(scored)
     for _ in range(repeats):  # in turns, so that a slow moment of the machine hits both alike
         for name, act in work.items():
             started, used = time.perf_counter(), core_seconds()

@@ -1,8 +1,8 @@
 """Decide many streams on Spark: train a model, play drifting streams with late labels, print each site's prior.
 
 On a laptop: `python examples/spark_stream.py`
-On a cluster: `spark-submit examples/spark_stream.py --folder hdfs-or-shared-path`, where every worker has
-`pip install obil[spark]`. Nothing else changes: the master comes from spark-submit.
+On a cluster: `spark-submit examples/spark_stream.py --folder PATH`, a folder that driver and workers share as files,
+where every worker has `pip install obil[spark]`. Nothing else changes: the master comes from spark-submit.
 """
 
 import argparse
@@ -76,6 +76,8 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=4, help="micro-batches")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="obil-spark-"))
+    if (folder / "checkpoint").exists():  # its files were decided already, and Spark reads none twice
+        parser.error(f"{folder} holds an earlier run: name another folder")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit: workers are to be this very Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (

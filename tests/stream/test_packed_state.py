@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import json
 import math
 import zlib
@@ -109,6 +111,17 @@ def test_tells_numbers_texts_and_shapes_apart():
     }  # fmt: skip
     back = unpack_state(pack_state(state))
     assert json.dumps(back) == json.dumps(state)
+
+
+def test_reads_what_this_format_once_wrote():
+    written = (
+        "b2JpbDJ4u1ZQ62JjY2BgWBHKMCeUoTSUgSGUoSOUwSaU4clVBnP7hroFCgJtC0MZ2ZWAiqqJbLKhVOIliUk5qYg6ANpOq6urAHHAUWIUWwsA"
+        "nEwmIw=="
+    )
+    state = {"format": 2, "kind": "online_classifier", "prior": [0.1, 1 / 3], "table": [[0.5, -0.0], [2.25, 1e300]]}
+    assert json.dumps(unpack_state(base64.b64decode(written))) == json.dumps(state | {"name": "~x", "n": [1, 2]})
+    words = hashlib.sha256(WORDS).hexdigest()
+    assert words == "101f77be47ab6ff587fb4412d338924d564418c7546468b1b5813357a6de94e8", "states packed before are lost"
 
 
 def test_refuses_to_pack_what_is_no_number():

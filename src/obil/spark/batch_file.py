@@ -39,7 +39,9 @@ def read_after(path: Path) -> AfterBatch | None:
     except (KeyError, TypeError, ValueError, InvalidInputError) as error:
         if isinstance(error, InvalidStateError):
             raise
-        raise InvalidStateError(f"{path} is damaged: {type(error).__name__}") from None
+        raise InvalidStateError(
+            f"{path} is damaged ({type(error).__name__}: {error!s:.80}): put a copy back, or begin a new checkpoint"
+        ) from None
 
 
 def write_after(path: Path, after: AfterBatch) -> None:
