@@ -45,6 +45,16 @@ def test_lines_of_one_time_are_decided_alike_in_any_order_of_arrival(lines: list
     assert online.label_counts.labelled == min(1, sum(one[LABEL] is not None for one in lines))
 
 
+def test_a_label_counts_by_its_propensity() -> None:
+    lines = pd.DataFrame([line(0, "a", 1.0), line(1, "b", 2.0), line(2, "a", None, "fraud", 0.25)])
+    online, rare, sure = (obil.OnlineClassifier(pair_model()) for _ in range(3))
+    list(decided_rows(online, lines, LAYOUT))
+    for one, propensity in ((rare, 0.25), (sure, 1.0)):
+        list(decided_rows(one, lines.iloc[:2], LAYOUT))
+        one.feedback("a", "fraud", propensity=propensity)
+    assert online.state() == rare.state() != sure.state()
+
+
 def test_small_pieces_propensities_and_views_come_to_what_a_classifier_of_its_own_says(spark: Any) -> None:
     drawn = pair_stream(1_500, 0.2, 3)
     rng = np.random.default_rng(0)
