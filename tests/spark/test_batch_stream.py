@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.prior.evidence import BinaryEvidence
@@ -60,6 +61,33 @@ def test_each_batch_is_decided_with_what_the_ones_before_it_said(spark: Any, tmp
         rows = spark.read.parquet(str(tmp_path / "out" / f"batch={number}")).toPandas()
         odds = np.log(rows["posterior"] / (1.0 - rows["posterior"])) - rows["log_ratio"]
         np.testing.assert_allclose(odds, np.log(prior / (1.0 - prior)), atol=1e-7)
+
+
+def test_a_state_of_another_checkpoint_is_refused_and_left_alone(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pd.DataFrame({"score": pair_scores(100, 0.4, 1)}).to_parquet(tmp_path / "in" / "part.parquet")
+
+    def run(checkpoint: str) -> Any:
+        df = spark.readStream.schema("score double").parquet(str(tmp_path / "in"))
+        state = tmp_path / "state"
+        writer = stream_batches(df, pair_model(), write=lambda batch, _: batch.count(), state=state, features=["score"])
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            return str(error)
+        return query.id
+
+    id_of_first = run("first")
+    saved = (tmp_path / "state").read_bytes()
+    assert json.loads(saved)["query"] == id_of_first
+    assert "belongs to another checkpoint" in run("second")  # its batch 0 is not the first one's
+    assert (tmp_path / "state").read_bytes() == saved
+    pd.DataFrame({"score": pair_scores(100, 0.4, 2)}).to_parquet(tmp_path / "in" / "more.parquet")
+    assert run("first") == id_of_first  # the same checkpoint goes on, by another run
+    after = read_after(tmp_path / "state")
+    assert after is not None
+    assert (after.batch_id, after.bank.n_rows) == (1, 200)
 
 
 @pytest.mark.slow
@@ -158,10 +186,10 @@ def test_a_batch_whose_writing_failed_leaves_the_prior_alone(spark: Any, tmp_pat
 def test_the_state_file_is_replaced_whole_and_read_strictly(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state"
     bank = BatchBank(0.2)
-    write_after(path, AfterBatch(7, bank.prior, bank))
+    write_after(path, AfterBatch("some-query", 7, bank.prior, bank))
     found = read_after(path)
     assert found is not None
-    assert (found.batch_id, found.bank.state()) == (7, bank.state())
+    assert (found.query, found.batch_id, found.bank.state()) == ("some-query", 7, bank.state())
     assert [one.name for one in path.parent.iterdir()] == ["state"]
     for broken in ("", "{", "[]", json.dumps({"kind": "obil_batches", "format": 9}), json.dumps({"kind": "?"})):
         path.write_text(broken)

@@ -16,11 +16,12 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AfterBatch:
-    """A tracker that has absorbed a micro-batch, with the batch's number and the prior it was decided with.
+    """A tracker that has absorbed a micro-batch, with the batch's query, its number and the prior it was decided with.
 
     The last two let a batch that Spark repeats after a crash be decided as before and absorbed once.
     """
 
+    query: str | None  # the id that Spark keeps in the checkpoint; None outside of a query
     batch_id: int
     decided_with: FloatArray  # (K,)
     bank: BatchBank
@@ -35,7 +36,7 @@ def read_after(path: Path) -> AfterBatch | None:
         if saved["kind"] != KIND or saved["format"] != FORMAT:
             raise InvalidStateError(f"{path} is not the state of a stream of batches")
         prior = as_prior(saved["decided_with"])
-        return AfterBatch(int(saved["batch"]), prior, BatchBank.from_state(saved["bank"]))
+        return AfterBatch(saved["query"], int(saved["batch"]), prior, BatchBank.from_state(saved["bank"]))
     except (KeyError, TypeError, ValueError, InvalidInputError) as error:
         if isinstance(error, InvalidStateError):
             raise
@@ -49,6 +50,7 @@ def write_after(path: Path, after: AfterBatch) -> None:
     saved = {
         "kind": KIND,
         "format": FORMAT,
+        "query": after.query,
         "batch": after.batch_id,
         "decided_with": after.decided_with.tolist(),
         "bank": after.bank.state(),

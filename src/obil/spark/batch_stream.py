@@ -25,6 +25,7 @@ from obil.spark.scoring import score
 from obil.spark.shipped_model import ShippedModel
 
 Write = Callable[[DataFrame, int], object]
+QUERY_ID = "sql.streaming.queryId"  # where Spark says which query a batch is of; a checkpoint has one for ever
 
 
 def stream_batches(
@@ -53,7 +54,8 @@ def stream_batches(
         its number. After a crash Spark may repeat the last batch: it is then decided as
         before, and `write` has to put it in the same place.
     state
-        A file of the driver that holds the prior between batches, replaced whole after each.
+        A file of the driver that holds the prior between batches, replaced whole after each. It belongs to one
+        checkpoint: a query with another one is refused.
     prior
         Where the stream starts; the training prior if None.
     costs, policy, positive, features, trusted
@@ -108,18 +110,18 @@ class BatchFollower:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Decide a batch, then let it vote, once however often Spark repeats it."""
-        last = self._after
+        last, query = self._after, batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        if last is not None and (batch_id < last.batch_id or query != last.query):
+            raise InvalidStateError(
+                f"{self._path} is at batch {last.batch_id} of query {last.query}, Spark at {batch_id} of {query}: this "
+                "state belongs to another checkpoint, a new one wants a new file"
+            )
         expected = 0 if last is None else last.batch_id + 1
         if batch_id > expected:
             warnings.warn(
                 f"Spark is at batch {batch_id}, {self._path} expects {expected}: the prior knows nothing of those "
-                "between; does this state belong to another checkpoint, or was it lost?",
+                "between; was this state lost, or put back from an older copy?",
                 stacklevel=2,
-            )
-        if last is not None and batch_id < last.batch_id:
-            raise InvalidStateError(
-                f"{self._path} is at batch {last.batch_id}, Spark at {batch_id}: this state belongs to another "
-                "checkpoint"
             )
         repeated = last is not None and batch_id == last.batch_id
         prior = last.decided_with if last is not None and repeated else self.bank.prior
@@ -133,7 +135,7 @@ class BatchFollower:
                 for row in evidence_of_log_ratios(decided, "log_ratio").collect():
                     evidence = evidence + binary_from_bytes(bytes(row["evidence"]))
                 self.bank.absorb(evidence)
-                self._after = AfterBatch(batch_id, prior, self.bank)
+                self._after = AfterBatch(query, batch_id, prior, self.bank)
             if self._after is not None:  # of a repeated batch too: it may be repeated because the file was not written
                 write_after(self._path, self._after)
         finally:
