@@ -28,7 +28,7 @@ from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.model.ratio_model import RatioModel
 from obil.prior import BayesBank
-from obil.prior.passes import estimate_from_rows
+from obil.prior.pass_search import estimate_from_rows
 from obil.ratio.calibrate import fit_calibrator
 from obil.ratio.linear import SLOPE_SD, fit_linear
 

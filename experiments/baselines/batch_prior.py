@@ -16,7 +16,7 @@ from obil.errors import InvalidInputError
 from obil.model.holdout import Holdout
 from obil.policy import FBetaPolicy
 from obil.prior import BBSE, PriorTracker
-from obil.prior.passes import estimate_from_rows
+from obil.prior.pass_search import estimate_from_rows
 
 Estimate = Callable[[FloatArray], float]  # the log ratios of a batch, (n, 2) -> its prior
 

@@ -10,7 +10,7 @@ import pytest
 import obil
 from obil.errors import InvalidInputError
 from obil.prior.evidence import BinaryEvidence
-from obil.prior.passes import estimate_from_rows
+from obil.prior.pass_search import estimate_from_rows
 from obil.spark import estimate_prior
 from tests.stream.cases import pair_model, pair_scores, triangle_model, triangle_scores
 

@@ -8,7 +8,8 @@ from scipy.special import logit, ndtri
 from obil.arrays import FloatArray, IntArray
 from obil.model.calibrators import Calibrator
 from obil.model.holdout import Holdout
-from obil.prior.passes import PassEvidence, estimate_by_passes
+from obil.prior.pass_search import estimate_by_passes
+from obil.prior.passes import PassEvidence
 
 MOST_ROWS = 200_000  # held-out rows of one class: at rare priors the tail of the common class decides
 SMALLEST, LARGEST = 1e-9, 1.0 - 1e-9

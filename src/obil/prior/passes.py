@@ -1,16 +1,12 @@
-"""Find the most likely prior of any number of classes by repeated passes whose results add up."""
+"""Gather what rows say about the prior of any number of classes in one pass, whose parts add up."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, ndtri
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, as_scaled, require_in
-from obil.errors import EstimationError, InvalidInputError
-from obil.prior.estimate import PriorEstimate
-from obil.prior.evidence import BinaryEvidence
+from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, as_scaled
+from obil.errors import InvalidInputError
 
 SMALLEST_PRIOR = 1e-9
 
@@ -74,23 +70,12 @@ class PassEvidence:
 
     def em_prior(self) -> FloatArray:
         """Return the prior after one EM step: slow, but its likelihood never falls."""
-        return _inside(self.at * self.gradient / self.n_rows)
+        return inside(self.at * self.gradient / self.n_rows)
 
     def next_prior(self) -> FloatArray:
         """Return the prior that is best for the quadratic model of the likelihood, held at the edge where need be."""
-        held = np.zeros(self.at.size, dtype=bool)
-        target = self.at
-        for _ in range(3 * self.at.size):
-            target, slope = self._best_with_held(held)
-            outside = ~held & (target < SMALLEST_PRIOR)
-            wanted = held & (slope > 1e-9 * self.n_rows)  # the model would rise if the class came back
-            if outside.any():
-                held |= outside
-            elif wanted.any():
-                held[int(np.argmax(np.where(wanted, slope, -np.inf)))] = False
-            else:
-                break
-        return _inside(target)
+        best = self._best_by_blocks()
+        return inside(self._best_by_steps() if best is None else best)
 
     def standard_errors(self) -> FloatArray:
         """Return the standard error of each class's prior from the observed information, (K,).
@@ -123,8 +108,41 @@ class PassEvidence:
         share = (np.sqrt(fall**2 + 2.0 * bend * drop) - fall) / bend
         return np.minimum(share, 1.0)
 
-    def _best_with_held(self, held: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Maximise the quadratic model with some classes held at the edge; return it and the slope of each class."""
+    def _best_by_blocks(self) -> FloatArray | None:
+        """Maximise the model by holding all classes at once that leave the simplex: quick, but it may go in circles."""
+        held, seen = np.zeros(self.at.size, dtype=bool), set[bytes]()
+        while held.tobytes() not in seen and len(seen) < 3 * held.size:
+            seen.add(held.tobytes())
+            target, wanted = self._best_with_held(held)
+            outside = ~held & (target < SMALLEST_PRIOR)
+            if outside.any():
+                held |= outside
+            elif wanted is not None:
+                held[wanted] = False
+            else:
+                return target
+        return None
+
+    def _best_by_steps(self) -> FloatArray:
+        """Maximise the model from face to face of the simplex, one class at a time: it rises with each step."""
+        point, held = self.at, self.at <= SMALLEST_PRIOR
+        for _ in range(10 * held.size):
+            target, wanted = self._best_with_held(held)
+            outside = np.flatnonzero(~held & (target < SMALLEST_PRIOR))
+            if outside.size:  # go as far as the first of them reaches the edge
+                shares = (point - SMALLEST_PRIOR)[outside] / (point - target)[outside]
+                first = int(np.argmin(shares))
+                point = point + shares[first] * (target - point)
+                held[outside[first]] = True
+                continue
+            point = target
+            if wanted is None:
+                break
+            held[wanted] = False
+        return point
+
+    def _best_with_held(self, held: npt.NDArray[np.bool_]) -> tuple[FloatArray, int | None]:
+        """Maximise the quadratic model with some classes held at the edge; return which would raise it most if free."""
         move = np.where(held, SMALLEST_PRIOR - self.at, 0.0)
         free = np.flatnonzero(~held)
         system = np.zeros((free.size + 1, free.size + 1))  # stationarity of the free classes, and a sum of 0
@@ -133,69 +151,13 @@ class PassEvidence:
         wanted = np.append((self.gradient - self.curvature @ move)[free] / self.n_rows, -move.sum())
         solution = np.linalg.lstsq(system, wanted, rcond=1e-13)[0]
         move[free] = solution[:-1]
-        slope = self.gradient - self.curvature @ move - solution[-1] * self.n_rows
-        return self.at + move, slope
+        slope = np.where(held, self.gradient - self.curvature @ move - solution[-1] * self.n_rows, -np.inf)
+        steepest = int(np.argmax(slope))
+        return self.at + move, steepest if slope[steepest] > 1e-9 * self.n_rows else None
 
 
-def estimate_by_passes(
-    one_pass: Callable[[FloatArray], PassEvidence], start: PriorLike, *, level: float = 0.9, max_passes: int = 100
-) -> PriorEstimate:
-    """Repeat `one_pass` (which may run on a cluster) until the likelihood cannot rise any more.
-
-    >>> rows = [[0.0, 50.0, 0.0]] + [[0.0, -50.0, -50.0]] * 3
-    >>> estimate_by_passes(lambda prior: PassEvidence.of(rows, prior), [0.2, 0.4, 0.4]).prior.round(6)
-    array([0.75, 0.25, 0.  ])
-    """
-    tail = (1.0 - require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0
-    best = one_pass(as_prior(start))
-    if best.n_rows == 0:
-        raise InvalidInputError("no rows, so no evidence to estimate a prior from")
-    enough = 2.0 * SMALLEST_PRIOR * best.at.size * best.n_rows  # what keeping every class above 0 costs
-    target, share = best.next_prior(), 1.0
-    for _ in range(max_passes):
-        if best.gap <= enough:
-            break
-        evidence = one_pass(_inside(best.at + share * (target - best.at)) if share > 0.1 else best.em_prior())
-        if evidence.log_likelihood >= best.log_likelihood:
-            best, share = evidence, 1.0
-            target = best.next_prior()
-        elif share <= 0.1:  # not even EM rises: the rest is rounding
-            break
-        else:
-            share /= 2.0  # the quadratic model overshot
-    else:
-        raise EstimationError(f"the most likely prior was not found in {max_passes} passes (gap {best.gap:.3g})")
-    errors = best.standard_errors()
-    logits = np.log(best.at) - np.log1p(-best.at)
-    widths = np.minimum(-ndtri(tail) * errors / (best.at * (1.0 - best.at)), 40.0)
-    ends = expit(np.stack([logits - widths, logits + widths], axis=1))
-    # where no symmetric interval is honest
-    near_edge = best.at_edge | (np.isfinite(errors) & (best.at <= 2.0 * errors))
-    addable = best.share_that_could_be_added(ndtri(tail) ** 2 / 2.0)
-    ends[near_edge, 1] = (best.at + (1.0 - best.at) * addable)[near_edge]
-    ends[best.at_edge, 0] = 0.0
-    # what an absent class may still take, it takes from the others
-    taken = float(addable[near_edge].max(initial=0.0))
-    ends[:, 0] = np.minimum(ends[:, 0], best.at * (1.0 - taken))
-    ends[:, 1] = np.maximum(ends[:, 1], best.at)
-    return PriorEstimate(best.at, ends, level, round(best.n_rows))
-
-
-def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> PriorEstimate:
-    """Return the most likely prior of a batch of log ratios, (n, K), with an interval for each class.
-
-    >>> rows = [[0.0, 50.0]] + [[0.0, -50.0]] * 3
-    >>> estimate_from_rows(rows).prior.round(6)
-    array([0.75, 0.25])
-    """
-    rows = as_log_ratios(log_ratios)
-    if rows.shape[1] == 2:
-        return BinaryEvidence.of(rows).estimate(level=level)
-    start = np.full(rows.shape[1], 1.0 / rows.shape[1])
-    return estimate_by_passes(lambda prior: PassEvidence.of(rows, prior), start, level=level)
-
-
-def _inside(prior: FloatArray) -> FloatArray:
+def inside(prior: FloatArray) -> FloatArray:
+    """Return a prior in which no class is absent altogether."""
     kept = np.maximum(prior, SMALLEST_PRIOR)
-    inside: FloatArray = kept / kept.sum()
-    return inside
+    scaled: FloatArray = kept / kept.sum()
+    return scaled

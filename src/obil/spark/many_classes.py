@@ -10,6 +10,7 @@ from obil.arrays import FloatArray
 from obil.bayes.posterior import posterior
 from obil.errors import EstimationError, InvalidInputError
 from obil.model.ratio_model import RatioModel
+from obil.prior.pass_search import PassSearch
 from obil.prior.passes import PassEvidence
 from obil.spark.calibrator_share import with_calibrator, with_shared_calibrator
 from obil.spark.decision_columns import as_binary, from_binary
@@ -22,8 +23,8 @@ from obil.spark.evidence_rows import (
 )
 from obil.spark.evidence_tables import EVIDENCE, as_table, evidence_schema, result_schema, result_values
 from obil.spark.feature_columns import model_input
-from obil.spark.pass_search import PassSearch, start_from_votes
 from obil.spark.shipped_model import ShippedModel
+from obil.spark.vote_start import start_from_votes
 
 
 def estimate_many_classes(

@@ -10,7 +10,8 @@ from obil.model.holdout import Holdout
 from obil.model.ratio_model import RatioModel
 from obil.policy.one_against_rest import one_against_rest
 from obil.prior.calibration_spread import thinned_rows
-from obil.prior.passes import PassEvidence, estimate_by_passes
+from obil.prior.pass_search import estimate_by_passes
+from obil.prior.passes import PassEvidence
 
 
 class DecidedHoldout(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 from obil.model.ratio_model import as_ratio_model
 from obil.prior.calibration_spread import estimate_variance, widen
 from obil.prior.estimate import PriorEstimate
-from obil.prior.passes import estimate_from_rows
+from obil.prior.pass_search import estimate_from_rows
 
 
 def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
