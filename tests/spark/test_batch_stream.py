@@ -119,7 +119,7 @@ def test_a_repeated_batch_is_decided_as_before_and_absorbed_once(spark: Any, tmp
     again(df, 1)
     assert again.bank.n_rows == 400
     assert written[2] != written[1]
-    with pytest.raises(InvalidStateError, match="another checkpoint"):
+    with pytest.raises(InvalidStateError, match="checkpoint is older than the state"):
         again(df, 0)
 
 

@@ -33,29 +33,35 @@ class PassSearch:
     """
 
     at: FloatArray  # (K,) where the next pass is to be made
-    best: PassEvidence | None = None
-    done: bool = False
-    passes: int = 0
-    _target: FloatArray = field(default_factory=lambda: np.empty(0))
-    _share: float = 1.0  # of the way to the target
+    best: PassEvidence | None = field(default=None, init=False)
+    done: bool = field(default=False, init=False)
+    passes: int = field(default=0, init=False)
+    _target: FloatArray = field(init=False)
+    _share: float = field(default=1.0, init=False)  # of the way to the target
+
+    def __post_init__(self) -> None:
+        self._target = self.at = inside(self.at)  # or the first step would lift classes to the edge, which costs
 
     def take(self, evidence: PassEvidence) -> None:
         """Take the evidence of a pass at `at`."""
         if evidence.n_rows == 0:
             raise InvalidInputError("no rows, so no evidence to estimate a prior from")
         self.passes += 1
-        if self.best is None or evidence.log_likelihood >= self.best.log_likelihood:
+        rise = np.inf if self.best is None else evidence.log_likelihood - self.best.log_likelihood
+        if self.best is None or rise >= 0.0:
             self.best, self._share = evidence, 1.0
-            # what keeping every class above 0 costs is no reason to go on
-            self.done = evidence.gap <= 2.0 * SMALLEST_PRIOR * evidence.at.size * evidence.n_rows
+            self.done = _nothing_left(evidence, rise)
+            if self.done:
+                return
             # the quadratic model at most doubles a class that has rows of its own: from far below EM is there at once
             far_below = evidence.gap > 3.0 * evidence.n_rows
             self._target = evidence.em_prior() if far_below else evidence.next_prior()
         elif self._share <= 0.1:  # not even EM rises: the rest is rounding
             self.done = True
+            return
         else:
             self._share /= 2.0  # the quadratic model overshot
-        if self.passes >= MOST_PASSES and not self.done:
+        if self.passes >= MOST_PASSES:
             raise EstimationError(
                 f"the most likely prior was not found in {MOST_PASSES} passes (gap {self.best.gap:.3g})"
             )
@@ -92,6 +98,13 @@ def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> Prio
         return BinaryEvidence.of(rows).estimate(level=level)
     start = np.full(rows.shape[1], 1.0 / rows.shape[1])
     return estimate_by_passes(lambda prior: PassEvidence.of(rows, prior), start, level=level)
+
+
+def _nothing_left(evidence: PassEvidence, rise: float) -> bool:
+    """Return whether a pass ends the search: what is left to gain is nothing, or little and hardly any of it comes."""
+    edge = 2.0 * SMALLEST_PRIOR * evidence.at.size * evidence.n_rows  # what keeping every class above 0 costs
+    stuck = rise <= 1e-3 * evidence.gap <= 1e-9 * evidence.n_rows  # classes that the rows hardly tell apart
+    return evidence.gap <= edge or stuck
 
 
 def _with_interval(best: PassEvidence, level: float) -> PriorEstimate:

@@ -69,7 +69,7 @@ class PassEvidence:
         return np.asarray(self.at <= 10.0 * SMALLEST_PRIOR)
 
     def em_prior(self) -> FloatArray:
-        """Return the prior after one EM step: slow, but its likelihood never falls."""
+        """Return the prior after one EM step: slow, but the likelihood never falls, but for keeping classes above 0."""
         return inside(self.at * self.gradient / self.n_rows)
 
     def next_prior(self) -> FloatArray:
@@ -124,7 +124,7 @@ class PassEvidence:
         return None
 
     def _best_by_steps(self) -> FloatArray:
-        """Maximise the model from face to face of the simplex, one class at a time: it rises with each step."""
+        """Maximise the model from face to face of the simplex, one class at a time: no step lowers it."""
         point, held = self.at, self.at <= SMALLEST_PRIOR
         for _ in range(10 * held.size):
             target, wanted = self._best_with_held(held)
@@ -148,8 +148,8 @@ class PassEvidence:
         system = np.zeros((free.size + 1, free.size + 1))  # stationarity of the free classes, and a sum of 0
         system[:-1, :-1] = self.curvature[np.ix_(free, free)] / self.n_rows
         system[:-1, -1] = system[-1, :-1] = 1.0
-        wanted = np.append((self.gradient - self.curvature @ move)[free] / self.n_rows, -move.sum())
-        solution = np.linalg.lstsq(system, wanted, rcond=1e-13)[0]
+        right = np.append((self.gradient - self.curvature @ move)[free] / self.n_rows, -move.sum())
+        solution = np.linalg.lstsq(system, right, rcond=1e-13)[0]
         move[free] = solution[:-1]
         slope = np.where(held, self.gradient - self.curvature @ move - solution[-1] * self.n_rows, -np.inf)
         steepest = int(np.argmax(slope))

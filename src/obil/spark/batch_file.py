@@ -11,17 +11,17 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.spark.batch_bank import BatchBank
 
 KIND = "obil_batches"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AfterBatch:
     """A tracker that has absorbed a micro-batch, with the batch's query, its number and the prior it was decided with.
 
-    The last two let a batch that Spark repeats after a crash be decided as before and absorbed once.
+    Number and prior let a batch that Spark repeats after a crash be decided as before and absorbed once.
     """
 
-    query: str | None  # the id that Spark keeps in the checkpoint; None outside of a query
+    query: str | None  # the id that Spark keeps in the checkpoint; None where Spark did not say it
     batch_id: int
     decided_with: FloatArray  # (K,)
     bank: BatchBank
@@ -34,9 +34,10 @@ def read_after(path: Path) -> AfterBatch | None:
     try:
         saved: Any = json.loads(path.read_text(encoding="utf-8"))
         if saved["kind"] != KIND or saved["format"] != FORMAT:
-            raise InvalidStateError(f"{path} is not the state of a stream of batches")
+            raise InvalidStateError(f"{path} is not the state of a stream of batches that this version reads")
         prior = as_prior(saved["decided_with"])
-        return AfterBatch(saved["query"], int(saved["batch"]), prior, BatchBank.from_state(saved["bank"]))
+        query = None if saved["query"] is None else str(saved["query"])
+        return AfterBatch(query, int(saved["batch"]), prior, BatchBank.from_state(saved["bank"]))
     except (KeyError, TypeError, ValueError, InvalidInputError) as error:
         if isinstance(error, InvalidStateError):
             raise

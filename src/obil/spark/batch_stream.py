@@ -25,7 +25,8 @@ from obil.spark.scoring import score
 from obil.spark.shipped_model import ShippedModel
 
 Write = Callable[[DataFrame, int], object]
-QUERY_ID = "sql.streaming.queryId"  # where Spark says which query a batch is of; a checkpoint has one for ever
+# where Spark says which query a batch is of, one for ever in a checkpoint; None where threads are not pinned
+QUERY_ID = "sql.streaming.queryId"
 
 
 def stream_batches(
@@ -111,10 +112,15 @@ class BatchFollower:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Decide a batch, then let it vote, once however often Spark repeats it."""
         last, query = self._after, batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        if last is not None and (batch_id < last.batch_id or query != last.query):
+        if last is not None and None not in (query, last.query) and query != last.query:
             raise InvalidStateError(
-                f"{self._path} is at batch {last.batch_id} of query {last.query}, Spark at {batch_id} of {query}: this "
-                "state belongs to another checkpoint, a new one wants a new file"
+                f"{self._path} belongs to another checkpoint, that of query {last.query}, and this is {query}: a new "
+                "checkpoint wants a new state file"
+            )
+        if last is not None and batch_id < last.batch_id:
+            raise InvalidStateError(
+                f"{self._path} is at batch {last.batch_id}, Spark at {batch_id}: the checkpoint is older than the "
+                "state, or another one"
             )
         expected = 0 if last is None else last.batch_id + 1
         if batch_id > expected:
