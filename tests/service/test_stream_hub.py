@@ -120,6 +120,16 @@ def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> Non
     assert state_of(hub) == online.state()
 
 
+def test_nothing_of_a_stream_is_older_than_the_stream(start: Start) -> None:
+    hub = start()
+    decide(hub, gaussian_rows(20, 0.3, 1)[0])
+    row = hub._store.stream("shop")
+    assert row is not None
+    assert {event.at for event in hub._store.log(row.id)} == {row.created}  # made and decided in one transaction
+    history = asyncio.run(hub.history("shop", start=row.created))
+    assert history.columns["row"] == [20.0]
+
+
 def test_comes_back_exactly_after_a_stop_and_after_being_idle(start: Start) -> None:
     hub, (rows, _) = start(most_streams=2), gaussian_rows(600, 0.3, 2)
     decide(hub, rows[:200])

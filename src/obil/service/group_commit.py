@@ -23,7 +23,7 @@ MOST_IN_ONE = 256  # requests of one transaction
 GATHER_SECONDS = 0.003
 IDLE_SECONDS = 1.0  # between two looks for streams to let go of
 
-Open = Callable[[str, LiveStream | None, Writing, Birth | None], LiveStream]
+Open = Callable[[str, LiveStream | None, Writing, Birth | None, float], LiveStream]
 
 log = logging.getLogger("obil.service")
 
@@ -36,7 +36,7 @@ class GroupCommit:
     store
         Where everything is written.
     open_stream
-        Brings a stream up to what the store holds: name, what is in memory, transaction, whether it may be made.
+        Brings a stream up to what the store holds: name, what is in memory, transaction, how it may be made, when.
     most_streams, idle_seconds
         How many streams stay in memory, and how long an idle one does.
     """
@@ -152,7 +152,7 @@ class GroupCommit:
                 births = [one.creates for one in own if one.creates is not None]
                 opened.add(name)
                 try:
-                    touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None))
+                    touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None), at)
                 except UnknownStreamError as error:  # found before anything was done
                     refuse(own, error)
                 except RefusedError as error:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -237,19 +236,19 @@ class StreamHub:
         changes = self._store.changes(moment.row.id, most=MOST_CHANGES)
         return detail_of(moment, self._shelf.get(moment.version), changes)
 
-    def _open(self, name: str, live: LiveStream | None, session: Writing, birth: Birth | None) -> LiveStream:
+    def _open(self, name: str, live: LiveStream | None, session: Writing, birth: Birth | None, at: float) -> LiveStream:
         """Bring a stream up to what the store holds and to the current version, making it where that was asked for."""
         row = session.lock(name)
         if row is None:
             if birth is None:
                 raise UnknownStreamError(f"there is no stream {name!r}")
-            row = session.add_stream(name, time.time(), self._version)
+            row = session.add_stream(name, at, self._version)
         # behind the lock: one that was read before it may be older than what another process has given the stream
         self._version = current = session.meta(CURRENT) or self._version
         if live is None or not self._catch_up(live, row, session):
             live = self._read(row, session, birth, current)
         if live.version != current:
-            live.take_model(current, self._shelf.get(current), session, time.time())
+            live.take_model(current, self._shelf.get(current), session, at)
         return live
 
     def _catch_up(self, live: LiveStream, row: StreamRow, session: Writing) -> bool:
