@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-FREE = {"test_spark_is_here.py", "test_scale_page.py", "test_batch_bank.py"}  # these need neither pyspark nor Java
+# these need neither pyspark nor Java
+FREE = {"__init__.py", "conftest.py", "test_spark_is_here.py", "test_scale_page.py", "test_batch_bank.py"}
 SRC = Path(__file__).parents[2] / "src"
 
 
@@ -25,7 +26,7 @@ def why_not() -> str | None:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave modules that need Spark alone where it cannot run; `test_spark_is_here.py` says why."""
-    return True if collection_path.name.startswith("test_") and collection_path.name not in FREE and why_not() else None
+    return True if collection_path.suffix == ".py" and collection_path.name not in FREE and why_not() else None
 
 
 @pytest.fixture(scope="session")

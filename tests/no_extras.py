@@ -1,0 +1,17 @@
+"""A plugin for pytest that plays an install without the extras torch, service and spark."""
+
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any
+
+EXTRAS = frozenset(
+    {"torch", "fastapi", "starlette", "uvicorn", "pydantic_settings", "prometheus_client", "psycopg"}
+    | {"pyspark", "pyarrow"}
+)
+_find = PathFinder.find_spec
+
+
+def _find_others(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    return None if name.partition(".")[0] in EXTRAS else _find(name, path, target)
+
+
+PathFinder.find_spec = staticmethod(_find_others)
