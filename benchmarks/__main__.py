@@ -10,9 +10,9 @@ from pathlib import Path
 for _pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_pool] = "1"
 
-from rich.console import Console  # noqa: E402  (after the thread settings)
+from rich.console import Console  # noqa: E402  # after the thread settings
 
-from experiments.runner import commit, load, report, versions  # noqa: E402
+from experiments.runner import commit, load, report, versions  # noqa: E402  # the same
 
 BENCHMARKS = ("bank", "decide", "ensemble", "service", "spark")
 FOLDER = Path(__file__).parent

@@ -130,7 +130,7 @@ def _prepared(model: OBILClassifier, rows: FloatArray) -> dict[str, Callable[[],
 
     def forward(chunk: int, run: list[torch.nn.Module]) -> None:
         with torch.inference_mode():
-            for part in inputs.split(chunk):  # type: ignore[no-untyped-call]  # torch has no types there
+            for part in inputs.split(chunk):
                 for network in run:
                     network(part)
 

@@ -23,7 +23,7 @@ def ask(method: str, path: str, body: Any = None, *, retry_key: str | None = Non
     if "OBIL_KEY" in os.environ:
         request.add_header("Authorization", f"Bearer {os.environ['OBIL_KEY']}")
     try:
-        with urllib.request.urlopen(request, timeout=60.0) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60.0) as answer:  # noqa: S310  # to an address of your own
             return json.load(answer)
     except urllib.error.HTTPError as refused:
         error = json.load(refused)["error"]

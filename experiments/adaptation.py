@@ -78,7 +78,7 @@ def rows_until(mean_estimates: FloatArray, level: float, *, jump_at: int, level_
     return int(reached[0]) if reached.size else None
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name the figures of every method; a share of a step that is never covered has none."""
     found: dict[str, float] = {}
     for cell, result in results:

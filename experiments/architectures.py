@@ -115,7 +115,7 @@ class Sides(NamedTuple):
     build: Callable[[int], Any]
 
 
-def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experiment has it
+def missing(settings: Settings) -> str | None:  # every experiment has it
     """Return why this experiment cannot run here, or None."""
     if find_spec("torch") is None:
         return "the extra 'torch' is not installed"
@@ -227,9 +227,9 @@ def served_differences(model: RatioModel, members: list[Any], rows: Any) -> dict
 
 def torch_outputs(members: list[Any], rows: Any) -> FloatArray:
     """Return the pre-activations that the trained modules themselves give, (members, n) or (members, n, K)."""
-    import torch  # noqa: PLC0415  # only who trains needs it
+    import torch  # only who trains needs it
 
-    from obil.bregman.members import inputs_of  # noqa: PLC0415
+    from obil.bregman.members import inputs_of
 
     with torch.inference_mode():
         networks = [member.fitted_network for member in members]
@@ -337,8 +337,8 @@ def _fashion(part: str) -> ImageSet:
     return load_fashion_mnist(part)
 
 
-def _images(options: Settings, settings: Settings, seed: int) -> Sides:  # noqa: ARG001  # its test images are given
-    from obil.bregman.bodies import ConvNet  # noqa: PLC0415
+def _images(options: Settings, settings: Settings, seed: int) -> Sides:  # its test images are given
+    from obil.bregman.bodies import ConvNet
 
     train, test = _fashion("train"), _fashion("test")
     chosen = np.random.default_rng(seed).choice(len(train.labels), options["n_rows"], replace=False)
@@ -352,7 +352,7 @@ def _images(options: Settings, settings: Settings, seed: int) -> Sides:  # noqa:
 
 
 def _texts(options: Settings, settings: Settings, seed: int) -> Sides:
-    from obil.bregman.bodies import TextTransformer  # noqa: PLC0415
+    from obil.bregman.bodies import TextTransformer
 
     data = load_sms_spam()
     texts = np.array(data.texts, dtype=object)
@@ -369,7 +369,7 @@ def _texts(options: Settings, settings: Settings, seed: int) -> Sides:
 
 
 def _nodes(options: Settings, settings: Settings, seed: int) -> Sides:
-    from obil.bregman.bodies import GraphConvNet  # noqa: PLC0415
+    from obil.bregman.bodies import GraphConvNet
 
     data = load_cora()
     split = stratified_split(data.labels, test_share=settings["test_share"], random_state=seed)

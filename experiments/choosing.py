@@ -31,7 +31,7 @@ ENSEMBLE: Columns = {
 }
 
 
-def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experiment has it
+def missing(settings: Settings) -> str | None:  # every experiment has it
     """Return why this experiment cannot run here, or None."""
     return None if importlib.util.find_spec("torch") else "networks are trained with torch: pip install 'obil[torch]'"
 
@@ -78,7 +78,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     return found
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name the means over seeds, and after `sd` their standard deviations."""
     gathered: dict[str, list[float]] = {}
     for cell, result in results:

@@ -42,7 +42,7 @@ class Scores(NamedTuple):
     training_prior: FloatArray  # (K,)
 
 
-def missing(settings: dict[str, Any]) -> str | None:  # noqa: ARG001  # every experiment has it
+def missing(settings: dict[str, Any]) -> str | None:  # every experiment has it
     """Return why this experiment cannot run here, or None."""
     folder = os.environ.get("OBIL_DATA")
     if not folder:

@@ -37,7 +37,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     }
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name the counts."""
     return {f"{key}.{cell['set']}": float(value) for cell, result in results for key, value in result.items()}
 

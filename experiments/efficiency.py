@@ -186,7 +186,7 @@ def fastest(works: Works, repeats: int) -> dict[str, float]:
     return found
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name the times, seconds to train and milliseconds a row for all else, and their ratios to the vanilla network's.
 
     The time that adapting to a row takes is held against that of scoring one.

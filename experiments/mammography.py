@@ -35,10 +35,8 @@ from obil.ratio.linear import SLOPE_SD, fit_linear
 NAME = "mammography"
 CALIBRATIONS = ("affine", "spline")
 MODELS: dict[str, Callable[[int], Any]] = {
-    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression()),  # noqa: ARG005
-    "logistic, balanced": lambda seed: make_pipeline(  # noqa: ARG005
-        StandardScaler(), LogisticRegression(class_weight="balanced")
-    ),
+    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression()),
+    "logistic, balanced": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced")),
     "logistic, SMOTE": lambda seed: make_resampling_pipeline(
         StandardScaler(), SMOTE(random_state=seed), LogisticRegression()
     ),
@@ -57,7 +55,7 @@ MODELS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experiment has it
+def missing(settings: Settings) -> str | None:  # every experiment has it
     """Return why this experiment cannot run here, or None."""
     try:
         _data()
@@ -116,7 +114,7 @@ def _recalibrated(model: RatioClassifier, calibration: str) -> RatioModel:
     return fitted.recalibrated(calibrator, honest, calibration=calibration)
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name the means over splits, and their standard deviations from split to split."""
     found: dict[str, float] = {}
     for model in MODELS:

@@ -19,7 +19,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit linear algebra, OpenMP and torch to one thread, and give torch its own back afterwards."""
-    import torch  # noqa: PLC0415  # an experiment can be listed and drawn without it
+    import torch  # an experiment can be listed and drawn without it
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

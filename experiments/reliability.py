@@ -36,7 +36,7 @@ OWN_EDGES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
 pictures, table = reliability_page.pictures, reliability_page.table
 
 
-def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experiment has it
+def missing(settings: Settings) -> str | None:  # every experiment has it
     """Return why this experiment cannot run here, or None."""
     if importlib.util.find_spec("torch") is None:
         return "networks are trained with torch: pip install 'obil[torch]'"
@@ -172,7 +172,7 @@ def _shown(
     return {name: np.clip(ratios[kept, 1], -largest, largest).tolist() for name, ratios in points.items()}
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name the means over splits or draws, and after `sd` their standard deviations."""
     found: dict[str, float] = {}
     for data in (NAME, KNOWN):
@@ -185,7 +185,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
     return found
 
 
-def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:  # noqa: ARG001
+def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:
     """Return the reliability diagrams, pooled over splits, and the points of the scatters."""
     found: dict[str, list[float]] = {}
     for data in (NAME, KNOWN):

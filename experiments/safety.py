@@ -332,7 +332,7 @@ def _truth_window(decisions: Any, labels: IntArray, costs: Costs) -> dict[str, f
     }
 
 
-def _biased(cell: Cell, settings: Settings) -> dict[str, Any]:  # noqa: ARG001  # there is one
+def _biased(cell: Cell, settings: Settings) -> dict[str, Any]:
     separation, prior = settings["separation"], settings["biased_prior"]
     rng = np.random.default_rng(11)
     held_out = _held_out(rng, settings["negatives"], settings["positives"], separation)

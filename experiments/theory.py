@@ -43,7 +43,7 @@ ROWS: dict[str, Row] = {
 SEPARATOR = " / "  # between a row's name and its figure's
 
 
-def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experiment has it
+def missing(settings: Settings) -> str | None:  # every experiment has it
     """Return why this experiment cannot run here, or None."""
     for module, extra in (("torch", "torch"), ("imblearn", "experiments")):
         if find_spec(module) is None:
@@ -51,7 +51,7 @@ def missing(settings: Settings) -> str | None:  # noqa: ARG001  # every experime
     return None
 
 
-def cells(settings: Settings) -> list[Cell]:  # noqa: ARG001  # every experiment has it
+def cells(settings: Settings) -> list[Cell]:  # every experiment has it
     """List the work: one claim each."""
     return [{"row": name} for name in ROWS]
 
@@ -62,7 +62,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     return {"figures": figures, "curves": curves}
 
 
-def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:  # noqa: ARG001
+def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
     """Name every row's figures after the row."""
     return {
         f"{cell['row']}{SEPARATOR}{name}": value
@@ -71,7 +71,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
     }
 
 
-def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:  # noqa: ARG001
+def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:
     """Gather the curves that the picture shows."""
     return {name: values for _, result in results for name, values in result["curves"].items()}
 

@@ -50,7 +50,7 @@ def test_a_prior_is_a_copy_that_the_caller_cannot_reach() -> None:
 )  # fmt: skip
 def test_a_prior_outside_the_open_simplex_is_refused(bad: object) -> None:
     with pytest.raises(InvalidInputError, match="prior must"):
-        as_prior(bad)  # type: ignore[arg-type]
+        as_prior(bad)
 
 
 def test_a_prior_of_the_wrong_number_of_classes_is_refused() -> None:
@@ -86,7 +86,7 @@ def test_no_rows_are_rows_too() -> None:
 )
 def test_log_ratios_that_break_a_rule_are_refused_with_it(bad: object, rule: str) -> None:
     with pytest.raises(InvalidInputError, match=rule):
-        as_log_ratios(bad, n_classes=2)  # type: ignore[arg-type]
+        as_log_ratios(bad, n_classes=2)
 
 
 def test_labels_are_class_numbers() -> None:
@@ -98,7 +98,7 @@ def test_labels_are_class_numbers() -> None:
 @pytest.mark.parametrize("bad", [[0.0, 1.0], [0, 3], [-1, 0], [[0, 1]], ["a"], 1, [np.nan]])
 def test_labels_that_are_not_class_numbers_are_refused(bad: object) -> None:
     with pytest.raises(InvalidInputError, match="labels must"):
-        as_labels(bad, n_classes=3)  # type: ignore[arg-type]
+        as_labels(bad, n_classes=3)
 
 
 def test_unequal_lengths_are_named() -> None:

@@ -61,7 +61,7 @@ def test_the_type_checker_sees_the_same_names() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'NoSuchThing'"):
-        obil.NoSuchThing  # noqa: B018
+        obil.NoSuchThing
 
 
 @pytest.mark.parametrize("name", obil.__all__)

@@ -58,8 +58,12 @@ def _boosted(**choices: Any) -> Build:
     )
 
 
+def _network(**choices: Any) -> Build:
+    return lambda seed, _: network(seed, **choices)
+
+
 VANILLA: dict[str, Build] = {
-    f"{epochs} epochs, decay {decay:g}": lambda seed, _, e=epochs, d=decay: network(seed, epochs=e, decay=d)  # type: ignore[misc]
+    f"{epochs} epochs, decay {decay:g}": _network(epochs=epochs, decay=decay)
     for epochs in (25, 50, 100)
     for decay in (1e-4, 1e-1)
 }

@@ -90,7 +90,7 @@ class _Fitted:
             refit=False,
             seed=seed,
             n_jobs=None,
-            progress=lambda done, total: marks.append(time.process_time()),  # noqa: ARG005
+            progress=lambda done, total: marks.append(time.process_time()),
         )
         honest = rows.take(opinions.rows)
         variances, passes = [], [time.process_time()]

@@ -61,9 +61,9 @@ def _learned(cell: dict[str, Any], settings: dict[str, Any]) -> Measures:
         optimizer = OPTIMIZERS[cell["optimizer"]](network.parameters())
         for _ in range(epochs):
             network.train()
-            for places in torch.from_numpy(rng.permutation(len(inputs))).split(BATCH):  # type: ignore[no-untyped-call]
+            for places in torch.from_numpy(rng.permutation(len(inputs))).split(BATCH):
                 optimizer.zero_grad()
-                loss_of(loss, network(inputs[places]), labels[places]).mean().backward()  # type: ignore[no-untyped-call]
+                loss_of(loss, network(inputs[places]), labels[places]).mean().backward()
                 norms.append(_norm(network))
                 optimizer.step()
             z = _outputs(network, unseen)

@@ -33,7 +33,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 def measure_complexity(settings: Settings) -> Measured:
     """Fit the powers of time in each size, the others held fixed."""
-    from experiments.theory_rows import small_networks  # noqa: PLC0415  # torch is an extra: the page needs none
+    from experiments.theory_rows import small_networks  # torch is an extra: the page needs none
 
     repeats = settings["timing_repeats"]
     rows, widths, members = settings["timing_rows"], settings["timing_widths"], settings["timing_members"]

@@ -18,7 +18,7 @@ RIGHT = 1e-3  # how near 2P - 1 a minimiser found by search has to be
 
 def _measured_by(name: str) -> Callable[[Settings], Measured]:
     def measure(settings: Settings) -> Measured:
-        from experiments.theory_rows import loss_forms  # noqa: PLC0415  # torch is an extra: the page needs none
+        from experiments.theory_rows import loss_forms  # torch is an extra: the page needs none
 
         found: Measured = getattr(loss_forms, name)(settings)
         return found

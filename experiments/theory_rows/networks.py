@@ -112,7 +112,7 @@ def _constructed_error(width: int, x: FloatArray) -> float:
 
 def measure_width(settings: Settings) -> Measured:
     """Measure the largest error of one hidden layer against its width, built by hand and trained."""
-    from experiments.theory_rows import small_networks  # noqa: PLC0415  # torch is an extra: the page needs none
+    from experiments.theory_rows import small_networks  # torch is an extra: the page needs none
 
     x, widths = np.linspace(-4.5, 4.5, 901), settings["widths"]
     built = [_constructed_error(width, x) for width in widths]

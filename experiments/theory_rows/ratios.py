@@ -46,7 +46,7 @@ def _logistic(
 
 def measure_transfer(settings: Settings) -> Measured:
     """Divide each balance out of an exact posterior and out of fitted ones, and compare what is left."""
-    from experiments.theory_rows import small_networks  # noqa: PLC0415  # torch is an extra: the page needs none
+    from experiments.theory_rows import small_networks  # torch is an extra: the page needs none
 
     balances, classes = settings["balances"], GaussianClasses.spread(settings["separation"], n_features=2)
     grid = classes.draw(np.full(2_000, 0.5), random_state=7)

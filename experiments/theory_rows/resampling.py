@@ -68,7 +68,7 @@ def _undersampling_verdict(figures: Figures) -> str:
 
 def _logistic_fit(features: FloatArray, labels: IntArray, weights: FloatArray) -> Callable[[FloatArray], FloatArray]:
     model = LogisticRegression(C=1.0, max_iter=1_000).fit(features, labels, sample_weight=weights)
-    return model.predict_proba  # type: ignore[no-any-return]
+    return model.predict_proba  # type: ignore[no-any-return]  # scikit-learn has no types
 
 
 def measure_smote(settings: Settings) -> Measured:

@@ -49,7 +49,7 @@ def largest_error(x: FloatArray, posterior: FloatArray, *, width: int, n_steps: 
             for _ in range(n_steps):
                 optimizer.zero_grad()
                 loss = torch.nn.functional.binary_cross_entropy_with_logits(network(inputs)[:, 0], targets)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 rates.step()
             with torch.inference_mode():

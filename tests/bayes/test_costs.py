@@ -89,7 +89,7 @@ def test_costs_cannot_be_changed_and_compare_by_value() -> None:
     with pytest.raises(ValueError, match="read-only"):
         costs.matrix[0, 0] = 5.0
     with pytest.raises(AttributeError):
-        costs.matrix = np.eye(2)  # type: ignore[misc]
+        costs.matrix = np.eye(2)
     same = Costs.from_matrix([[0, 1], [2, 0]], classes=("no", "yes"))
     assert costs == same
     assert hash(costs) == hash(same)
@@ -129,7 +129,7 @@ def test_changing_the_matrix_a_cost_came_from_changes_nothing() -> None:
 )
 def test_a_matrix_that_is_no_cost_matrix_is_refused(bad: object) -> None:
     with pytest.raises(InvalidInputError):
-        Costs.from_matrix(bad)  # type: ignore[arg-type]
+        Costs.from_matrix(bad)
 
 
 def test_the_message_names_the_wrong_decision_that_costs_too_little() -> None:

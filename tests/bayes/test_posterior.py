@@ -94,7 +94,7 @@ def test_a_posterior_of_zero_gives_a_large_but_finite_ratio() -> None:
 )
 def test_what_is_not_a_posterior_is_refused(bad: object) -> None:
     with pytest.raises(InvalidInputError):
-        log_ratios_from_posterior(bad, 0.5)  # type: ignore[arg-type]
+        log_ratios_from_posterior(bad, 0.5)
 
 
 def test_a_prior_for_other_classes_than_the_rows_is_refused() -> None:

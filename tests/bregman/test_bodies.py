@@ -9,11 +9,11 @@ from obil.errors import InvalidInputError
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from obil.bregman.bodies import ConvNet, GraphConvNet, TextTransformer, normalised_edges  # noqa: E402
-from obil.bregman.freeze import freeze  # noqa: E402
+from obil.bregman.bodies import ConvNet, GraphConvNet, TextTransformer, normalised_edges
+from obil.bregman.freeze import freeze
 
 
 @pytest.fixture(autouse=True)

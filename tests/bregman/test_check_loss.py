@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from obil.bregman.check_loss import check_loss  # noqa: E402
-from obil.bregman.losses import (  # noqa: E402
+from obil.bregman.check_loss import check_loss
+from obil.bregman.losses import (
     CategoricalLoss,
     bregman_loss,
     cost_weighted,
@@ -23,7 +23,7 @@ from obil.bregman.losses import (  # noqa: E402
     printed_logistic,
     squared_error,
 )
-from obil.errors import InvalidInputError  # noqa: E402
+from obil.errors import InvalidInputError
 
 
 def found_at(report, probability: float) -> float:

@@ -12,14 +12,14 @@ from obil.errors import InvalidInputError
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402, N812
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from obil.bregman import freeze as freezing  # noqa: E402
-from obil.bregman.freeze import freeze  # noqa: E402
-from obil.bregman.numpy_forms import IDENTITIES, NUMPY_FORMS, PYTHON_FORMS  # noqa: E402
-from obil.model.operations import OPERATIONS  # noqa: E402
-from tests.model.networks import frozen  # noqa: E402
+from obil.bregman import freeze as freezing
+from obil.bregman.freeze import freeze
+from obil.bregman.numpy_forms import IDENTITIES, NUMPY_FORMS, PYTHON_FORMS
+from obil.model.operations import OPERATIONS
+from tests.model.networks import frozen
 
 
 class Does(nn.Module):

@@ -166,7 +166,7 @@ def test_a_category_that_was_never_filled_keeps_only_its_gap() -> None:
 @pytest.mark.parametrize("inputs", ["rank", "", None, 3])
 def test_inputs_of_an_unknown_name_are_refused(inputs: object) -> None:
     with pytest.raises(InvalidInputError, match="inputs must be one of rich, "):
-        fit_feature_map(np.zeros((2, 1)), inputs=inputs)  # type: ignore[arg-type]
+        fit_feature_map(np.zeros((2, 1)), inputs=inputs)
 
 
 @pytest.mark.parametrize("inputs", KINDS)

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from obil.bregman.losses import (  # noqa: E402
+from obil.bregman.losses import (
     LOSSES,
     BinaryLoss,
     CategoricalLoss,
@@ -24,7 +24,7 @@ from obil.bregman.losses import (  # noqa: E402
     printed_logistic,
     squared_error,
 )
-from obil.errors import InvalidInputError  # noqa: E402
+from obil.errors import InvalidInputError
 
 OUTPUTS = torch.tanh(torch.linspace(-4.0, 4.0, 81, dtype=torch.float64))
 LOGITS = torch.atanh(OUTPUTS)

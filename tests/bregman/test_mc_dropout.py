@@ -7,13 +7,13 @@ from obil.arrays import FloatArray
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from obil.bregman import mc_dropout  # noqa: E402
-from obil.bregman.mc_dropout import dropout_variance, has_dropout  # noqa: E402
-from obil.bregman.mlp import MLP  # noqa: E402
-from obil.bregman.training import reproducible  # noqa: E402
-from obil.model.heads import scores_of_outputs  # noqa: E402
+from obil.bregman import mc_dropout
+from obil.bregman.mc_dropout import dropout_variance, has_dropout
+from obil.bregman.mlp import MLP
+from obil.bregman.training import reproducible
+from obil.model.heads import scores_of_outputs
 
 
 def tanh_scores(outputs: FloatArray) -> FloatArray:
@@ -38,10 +38,10 @@ def network(n_outputs: int = 1, dropout: float = 0.4) -> MLP:
 def test_is_the_variance_of_all_passes_kept(n_outputs: int, scores_of: object, n_passes: int) -> None:
     module, rows = network(n_outputs), inputs(40)
     with reproducible(7):
-        found = dropout_variance(module, rows, scores_of=scores_of, n_passes=n_passes)  # type: ignore[arg-type]
+        found = dropout_variance(module, rows, scores_of=scores_of, n_passes=n_passes)
     with reproducible(7), torch.inference_mode():
         module.train()
-        kept = np.stack([scores_of(module(rows).double().numpy()) for _ in range(n_passes)])  # type: ignore[operator]
+        kept = np.stack([scores_of(module(rows).double().numpy()) for _ in range(n_passes)])
     np.testing.assert_allclose(found, kept.var(axis=0)[:, 1:].mean(axis=1), rtol=1e-9)
     assert (found > 0.0).any()
 

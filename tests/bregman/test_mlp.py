@@ -5,9 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from obil.bregman.mlp import MLP  # noqa: E402
+from obil.bregman.mlp import MLP
 
 
 def layers(network: MLP, kind: type[nn.Module]) -> list[nn.Module]:

@@ -13,13 +13,13 @@ from obil.errors import EstimationError, InvalidInputError
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from torch import Tensor, nn  # noqa: E402
+from torch import Tensor, nn
 
-from obil.bregman import training  # noqa: E402
-from obil.bregman.losses import named_loss  # noqa: E402
-from obil.bregman.mlp import MLP  # noqa: E402
-from obil.bregman.training import TrainingRows, loss_of, reproducible, train  # noqa: E402
-from obil.model.heads import scores_of_outputs  # noqa: E402
+from obil.bregman import training
+from obil.bregman.losses import named_loss
+from obil.bregman.mlp import MLP
+from obil.bregman.training import TrainingRows, loss_of, reproducible, train
+from obil.model.heads import scores_of_outputs
 
 PAIR = GaussianClasses.pair(2.0)
 LINE = GaussianClasses(np.array([[0.0], [2.0], [-2.0]]), np.eye(1))
@@ -300,10 +300,10 @@ def test_torch_is_left_as_it_was_found(fails: bool) -> None:
 
 
 def test_the_seed_of_numpys_own_global_generator_is_not_touched() -> None:
-    np.random.seed(4)  # noqa: NPY002
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    np.random.seed(4)
+    before = np.random.get_state()[1].copy()
     seeded_bits(plain(epochs=1))
-    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == before).all()
 
 
 @pytest.mark.parametrize("patience", [0, 3])

@@ -6,9 +6,9 @@ from scipy.special import softmax
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from obil.bregman.training import reproducible  # noqa: E402
-from obil.bregman.weight_network import fit_weight_network  # noqa: E402
-from obil.model.dense_network import DenseNetwork, softmax_weights  # noqa: E402
+from obil.bregman.training import reproducible
+from obil.bregman.weight_network import fit_weight_network
+from obil.model.dense_network import DenseNetwork, softmax_weights
 
 
 def fitted(inputs: np.ndarray, weights: np.ndarray, seed: int = 0) -> DenseNetwork:

@@ -168,7 +168,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(name: str, table: Path) ->
 
 
 def test_help_is_complete_and_loads_nothing_heavy() -> None:
-    found = get_command(app).commands["backtest"]  # type: ignore[attr-defined]
+    found = get_command(app).commands["backtest"]
     assert (found.help or "").endswith(".")
     assert all(parameter.help for parameter in found.params), [one.name for one in found.params]
     text = " ".join(obil("backtest", "--help").stdout.replace("│", " ").split())

@@ -66,7 +66,7 @@ def test_an_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
 def test_the_comparison_decides_as_the_online_classifier_does() -> None:
     rows = held_out(3_000, 0.1, 0)
     own = Holdout.of(rows.log_ratios, rows.labels)
-    model = RatioModel(None, None, np.array([0, 1]), own.prior, own)  # type: ignore[arg-type]  # ratios are given
+    model = RatioModel(None, None, np.array([0, 1]), own.prior, own)
     decided = OnlineClassifier(model, tracker=BayesBank()).decide_log_ratios(rows.log_ratios)
     truth = np.full(3_000, 0.1)
     compared = compare_priors(

@@ -34,7 +34,7 @@ def test_words_gaps_semicolons_and_decimal_commas_give_a_model_that_separates(tm
     assert record["unlabelled"] == 7
     assert record["features"] == ["size", "pulse", "ward"]
     assert record["positive"] == "yes"
-    assert record["auc"]["value"] > 0.85  # type: ignore[index]  # the size alone separates at .92
+    assert record["auc"]["value"] > 0.85
     model = package.load(tmp_path / "model")
     ratios = model.log_ratios({"size": [-1.0, 3.0], "pulse": [70.0, np.nan], "ward": ["East", "somewhere else"]})
     assert ratios[0, 1] < 0 < ratios[1, 1]
@@ -45,7 +45,7 @@ def test_every_model_with_words_and_gaps_can_be_saved_and_scores_alike_when_load
     if name == "obil":
         pytest.importorskip("torch", reason="needs the torch extra")
     record = fitted("train.csv", "--target", "ill", "--drop", "score", "--model", name, "--out", "other")
-    assert record["auc"]["value"] > 0.7  # type: ignore[index]
+    assert record["auc"]["value"] > 0.7
     result = obil("predict", "other", "new.csv")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 201
@@ -65,7 +65,7 @@ def test_positive_is_the_second_class_whatever_the_alphabet_says(
     assert record["positive"] == positive
     model = package.load("m")
     assert model.classes_.tolist() == expected
-    shares = {one["class"]: one["share"] for one in record["classes"]}  # type: ignore[attr-defined]
+    shares = {one["class"]: one["share"] for one in record["classes"]}
     np.testing.assert_allclose(model.prior_, [shares[name] for name in expected])
     sick = model.log_ratios({"size": [4.0], "pulse": [95.0], "ward": ["North"], "score": [0.99]})[0, 1]
     assert (sick > 0) == (positive == "yes")
@@ -90,7 +90,7 @@ def test_the_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
     honest = fitted(table, "--target", "ill", "--model", "random_forest", "--group", "patient", "--out", tmp_path / "a")
     mixed = fitted(table, *words, "--out", tmp_path / "b")
     assert honest["features"] == ["size"]
-    assert honest["auc"]["value"] < 0.7 < 0.95 < mixed["auc"]["value"]  # type: ignore[index]
+    assert honest["auc"]["value"] < 0.7 < 0.95 < mixed["auc"]["value"]
 
 
 def test_folds_are_cut_by_dates(here: Path) -> None:
@@ -99,7 +99,7 @@ def test_folds_are_cut_by_dates(here: Path) -> None:
     ]
     table = write_csv(here / "t.csv", rows, header=[*HEADER, "day"])
     record = fitted(table, "--target", "ill", "--model", "logistic", "--time", "day", "--out", "m")
-    assert "day" not in record["features"]  # type: ignore[operator]
+    assert "day" not in record["features"]
 
 
 @pytest.mark.parametrize("calibration", ["affine", "temperature", "isotonic"])
@@ -115,7 +115,7 @@ def test_a_score_column_is_calibrated_and_found_by_name(calibration: str, here: 
 
 def test_a_score_of_the_other_class_is_remarked_on(here: Path) -> None:
     record = fitted("train.csv", "--target", "ill", "--score", "score", "--positive", "no", "--out", "m")
-    assert any("backwards" in note for note in record["notes"])  # type: ignore[attr-defined]
+    assert any("backwards" in note for note in record["notes"])
 
 
 def test_columns_that_cannot_help_are_left_out_and_named(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_columns_that_cannot_help_are_left_out_and_named(tmp_path: Path) -> None
     table = write_csv(tmp_path / "t.csv", rows, header=["number", *HEADER, "empty"])
     record = fitted(table, "--target", "ill", "--model", "logistic", "--out", tmp_path / "m")
     assert record["features"] == ["size", "pulse", "ward", "score"]
-    notes = " ".join(record["notes"])  # type: ignore[arg-type]
+    notes = " ".join(record["notes"])
     assert all(f"column {name!r} was left out" in notes for name in ("number", "id", "empty"))
 
 
@@ -243,5 +243,5 @@ def test_a_column_that_only_rises_with_the_rows_or_the_time_is_named(tmp_path: P
 
 def test_a_model_that_is_replaced_is_mentioned(here: Path) -> None:
     words = ["train.csv", "--target", "ill", "--drop", "score", "--model", "logistic", "--out", "another"]
-    assert not any("replaced" in note for note in fitted(*words)["notes"])  # type: ignore[attr-defined]
+    assert not any("replaced" in note for note in fitted(*words)["notes"])
     assert "Note: replaced the model that was in another" in obil("fit", *words).stdout

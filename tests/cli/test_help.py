@@ -37,7 +37,7 @@ def test_every_command_has_a_sentence_and_every_option_a_help(command: str) -> N
 
     from obil.cli.main import app
 
-    found = get_command(app).commands[command]  # type: ignore[attr-defined]
+    found = get_command(app).commands[command]
     assert (found.help or "").endswith(".")
     assert all(parameter.help for parameter in found.params), [p.name for p in found.params]
 

@@ -199,7 +199,7 @@ def content(file: str, change: Callable[[bytes], bytes], *, resealed: bool = Fal
 
 def seal(model: Path, file: str) -> None:
     digest = hashlib.sha256((model / file).read_bytes()).hexdigest()
-    manifest(lambda record: record["files"].update({file: digest}))(model)  # type: ignore[attr-defined]
+    manifest(lambda record: record["files"].update({file: digest}))(model)
 
 
 def foreign_type(model: Path) -> None:
@@ -260,11 +260,11 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "no format": (setting(format=None), "format number"),
     "no files": (setting(files={}), "does not list"),
     "a path out of the folder": (
-        manifest(lambda record: record["files"].update({"../new.csv": "0" * 64})),  # type: ignore[attr-defined]
+        manifest(lambda record: record["files"].update({"../new.csv": "0" * 64})),
         "lacks the file '../new.csv'",
     ),
     "an absolute path": (
-        manifest(lambda record: record["files"].update({"/etc/passwd": "0" * 64})),  # type: ignore[attr-defined]
+        manifest(lambda record: record["files"].update({"/etc/passwd": "0" * 64})),
         "lacks the file '/etc/passwd'",
     ),
     "classes twice": (setting(classes=["no", "no"]), "distinct"),
@@ -274,7 +274,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a column named by a list": (setting(columns=[{"name": ["size"], "levels": None}]), "no complete model"),
     "words that are objects": (setting(columns=[{"name": "ward", "levels": [{}]}]), "no complete model"),
     "an infinite width": (
-        manifest(lambda record: record["scorer"].update({"n_features": float("inf")})),  # type: ignore[attr-defined]
+        manifest(lambda record: record["scorer"].update({"n_features": float("inf")})),
         "no complete model",
     ),
     "no scorer": (setting(scorer=None), "no complete model"),

@@ -134,7 +134,7 @@ def test_calibrate_takes_a_planted_bias_out_again(here: Path) -> None:
     after = json.loads(obil("verify", "model2", "h.csv", "--target", "ill", "--json").stdout)
     assert before["verdict"]["decision"] != "deploy"
     assert after["verdict"]["decision"] == "deploy"
-    assert package.load("model").calibrator.offsets[1] == record["before"]["offsets"][0]  # type: ignore[attr-defined]
+    assert package.load("model").calibrator.offsets[1] == record["before"]["offsets"][0]
 
 
 @pytest.mark.parametrize("method", ["affine", "temperature", "isotonic"])

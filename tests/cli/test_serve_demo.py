@@ -72,7 +72,7 @@ def test_one_stream_moves_its_balance_and_one_its_rows() -> None:
 def test_every_row_is_played_and_labels_come_late(pace: float) -> None:
     rows, labels = held_out(2_800)
     client = Recorded()
-    assert Player([DemoStream("s", rows, labels, tells_labels=True)], pace=pace).play(client)  # type: ignore[arg-type]
+    assert Player([DemoStream("s", rows, labels, tells_labels=True)], pace=pace).play(client)
     assert client.rows == {"s": 2_800}
     assert 60 < len(client.labels) < 180  # 5 % of 2,300 is 115, sd 11
     for row, label, decided in client.labels:
@@ -84,7 +84,7 @@ def test_a_player_that_is_stopped_stops() -> None:
     rows, labels = held_out()
     player = Player([DemoStream("s", rows, labels, tells_labels=False)], pace=1.0)
     player.stopping.set()
-    assert not player.play(Recorded())  # type: ignore[arg-type]
+    assert not player.play(Recorded())
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:

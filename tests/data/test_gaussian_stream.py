@@ -99,13 +99,13 @@ def test_a_stream_is_replayed_by_its_seed_and_by_an_equal_generator() -> None:
 )
 def test_a_path_that_is_no_prior_of_three_classes_is_refused(bad: object) -> None:
     with pytest.raises(InvalidInputError):
-        GaussianClasses(MEANS[:3], COVARIANCE).draw(bad, random_state=0)  # type: ignore[arg-type]
+        GaussianClasses(MEANS[:3], COVARIANCE).draw(bad, random_state=0)
 
 
 @pytest.mark.parametrize("bad", [[0.5, np.nan], [[np.nan, 0.5]], [np.inf], [1.0001], [-0.0001]])
 def test_a_binary_path_that_is_no_prior_is_refused(bad: object) -> None:
     with pytest.raises(InvalidInputError):
-        GaussianClasses.pair(1.0).draw(bad, random_state=0)  # type: ignore[arg-type]
+        GaussianClasses.pair(1.0).draw(bad, random_state=0)
 
 
 @pytest.mark.parametrize(

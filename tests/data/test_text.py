@@ -52,9 +52,9 @@ def test_any_texts_give_numbers_in_range_also_after_json(texts: list[str]) -> No
 @pytest.mark.parametrize("texts", ["one text", b"bytes", ["a", None], [1]])
 def test_what_is_no_list_of_texts_is_refused(texts: object) -> None:
     with pytest.raises(InvalidInputError, match="texts must be"):
-        Vocabulary.learn(texts)  # type: ignore[arg-type]
+        Vocabulary.learn(texts)
     with pytest.raises(InvalidInputError, match="texts must be"):
-        Vocabulary(("a",), 3).encode(texts)  # type: ignore[arg-type]
+        Vocabulary(("a",), 3).encode(texts)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def error_between(model: Any, fresh: Stream) -> Any:
     return (model.log_ratios(fresh.features) - fresh.log_ratios)[between, 1]
 
 
-class Witness(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class Witness(ClassifierMixin, BaseEstimator):
     """A classifier that remembers which rows it was shown."""
 
     shown: ClassVar[list[set[float]]] = []

@@ -33,7 +33,7 @@ def undersampled(rows: Any, labels: Any) -> tuple[Any, Any]:
     return rows[kept], labels[kept]
 
 
-class Undersampled(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class Undersampled(ClassifierMixin, BaseEstimator):
     """Trains on as many negatives as positives, as people do."""
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -122,7 +122,7 @@ def test_posteriors_move_with_the_prior_and_default_to_training() -> None:
     assert abs(model.predict_proba(stream.features)[:, 0].mean() - stream.labels.mean()) < 0.02
 
 
-class Witness(LogisticRegression):  # type: ignore[misc]  # sklearn is untyped
+class Witness(LogisticRegression):
     """Keeps a record of the rows each copy was fitted on and asked about."""
 
     records: list[tuple[set[float], set[float]]] = []

@@ -11,16 +11,16 @@ import pytest
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from experiments import choosing  # noqa: E402
-from experiments.choices import backbone, costs, gradients  # noqa: E402
-from experiments.choices.measures import draw_fresh  # noqa: E402
-from obil.bayes.costs import Costs, log_threshold  # noqa: E402
-from obil.bayes.regret import GaussianPair  # noqa: E402
-from obil.bregman.losses import named_loss  # noqa: E402
-from obil.bregman.settings import Training  # noqa: E402
-from obil.bregman.training import TrainingRows, reproducible, train  # noqa: E402
-from obil.data.gaussian_stream import GaussianClasses  # noqa: E402
-from obil.errors import InvalidInputError  # noqa: E402
+from experiments import choosing
+from experiments.choices import backbone, costs, gradients
+from experiments.choices.measures import draw_fresh
+from obil.bayes.costs import Costs, log_threshold
+from obil.bayes.regret import GaussianPair
+from obil.bregman.losses import named_loss
+from obil.bregman.settings import Training
+from obil.bregman.training import TrainingRows, reproducible, train
+from obil.data.gaussian_stream import GaussianClasses
+from obil.errors import InvalidInputError
 
 CONFIG = tomllib.loads((Path(choosing.__file__).parent / "choosing.toml").read_text())
 QUICK = CONFIG["settings"] | CONFIG["quick"] | {"n_rows": 600, "fresh_rows": 500, "gradient_epochs": 1}

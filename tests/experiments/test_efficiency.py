@@ -11,9 +11,9 @@ pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed")
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from experiments import efficiency  # noqa: E402
-from experiments.one_thread import one_thread  # noqa: E402
-from obil.arrays import FloatArray  # noqa: E402
+from experiments import efficiency
+from experiments.one_thread import one_thread
+from obil.arrays import FloatArray
 
 CONFIG = tomllib.loads((Path(efficiency.__file__).parent / "efficiency.toml").read_text())
 SETTINGS: dict[str, Any] = CONFIG["settings"]
@@ -48,7 +48,7 @@ def test_every_model_is_timed() -> None:
 
 def test_works_take_turns_and_the_fastest_counts() -> None:
     order: list[str] = []
-    found = efficiency.fastest({name: lambda name=name: order.append(name) for name in "ab"}, 3)  # type: ignore[misc]
+    found = efficiency.fastest({name: lambda name=name: order.append(name) for name in "ab"}, 3)
     assert order == ["a", "b"] * 3
     assert all(0.0 <= value < 1.0 for value in found.values())
 

@@ -56,7 +56,7 @@ def test_rogd_finds_the_minimum_of_its_own_loss() -> None:
     tracker = build("rogd")
     rows = draw(20_000, TRUTH, random_state=2)[0]
     late = tracker.update_many(rows)[-10_000:].mean(axis=0)
-    ratios, labels = tracker._ratios, tracker._labels  # type: ignore[attr-defined]
+    ratios, labels = tracker._ratios, tracker._labels
     grid = [np.array([a, b, 1.0 - a - b]) for a in np.arange(0.01, 0.5, 0.01) for b in np.arange(0.01, 0.5, 0.01)]
     best = min(grid, key=lambda prior: surrogate(prior, TRUTH, ratios, labels))
     assert np.abs(late - best).max() < 0.05
@@ -71,7 +71,7 @@ def surrogate(prior: FloatArray, truth: FloatArray, ratios: FloatArray, labels: 
 
 def test_rogd_steps_against_the_numerical_gradient() -> None:
     tracker = build("rogd")
-    ratios, labels, inverse = tracker._ratios, tracker._labels, tracker._inverse  # type: ignore[attr-defined]
+    ratios, labels, inverse = tracker._ratios, tracker._labels, tracker._inverse
     prior, vote, step = np.array([0.3, 0.3, 0.4]), 2, 1e-4
 
     def loss(at: FloatArray) -> float:
@@ -79,7 +79,7 @@ def test_rogd_steps_against_the_numerical_gradient() -> None:
 
     gradient = np.array([(loss(prior + bump) - loss(prior - bump)) / 2e-6 for bump in 1e-6 * np.eye(3)])
     stepped = prior.copy()
-    shares = tracker._shares  # type: ignore[attr-defined]
+    shares = tracker._shares
     _descend(np.array([vote]), np.empty((1, 3)), stepped, ratios, labels, shares, step, 0.01)
     expected = prior - step * (gradient - gradient.mean())  # inside the simplex the projection only re-centres
     np.testing.assert_allclose(stepped, expected, atol=1e-9)

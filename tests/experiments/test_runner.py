@@ -47,10 +47,10 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         calls["ran"].append(cell["n"])
         return {"square": cell["n"] ** 2}
 
-    module.cells = lambda settings: [{"n": n} for n in range(settings["numbers"])]  # type: ignore[attr-defined]
-    module.run = run  # type: ignore[attr-defined]
-    module.figures = lambda results, settings: {"sum": float(sum(r["square"] for _, r in results))}  # type: ignore[attr-defined]
-    module.table = lambda figures, settings: f"| {figures['sum']} |"  # type: ignore[attr-defined]
+    module.cells = lambda settings: [{"n": n} for n in range(settings["numbers"])]
+    module.run = run
+    module.figures = lambda results, settings: {"sum": float(sum(r["square"] for _, r in results))}
+    module.table = lambda figures, settings: f"| {figures['sum']} |"
     monkeypatch.setitem(sys.modules, "experiments.squares", module)
     (tmp_path / "squares.toml").write_text(
         "[settings]\nnumbers = 4\n[quick]\nnumbers = 2\n[bounds]\nsum = {max = 14}\n"
@@ -78,14 +78,14 @@ def test_a_run_writes_figures_versions_and_a_table(squares: dict[str, Any], tmp_
 
 def test_curves_are_kept_and_pictures_are_drawn_from_the_record_alone(squares: dict[str, Any], tmp_path: Path) -> None:
     module = sys.modules["experiments.squares"]
-    module.series = lambda results, settings: {"squares": [r["square"] / 3.0 for _, r in results]}  # type: ignore[attr-defined]
+    module.series = lambda results, settings: {"squares": [r["square"] / 3.0 for _, r in results]}
 
     def pictures(record: dict[str, Any]) -> dict[str, Any]:
         figure, (axes,) = panels(1)
         axes.plot(record["series"]["squares"])
         return {"growth": figure}
 
-    module.pictures = pictures  # type: ignore[attr-defined]
+    module.pictures = pictures
     runner.run_experiment("squares", quick=True, jobs=1)
     record = json.loads((tmp_path / "results" / "quick" / "squares.json").read_text())
     assert record["series"] == {"squares": [0.0, 0.3333]}

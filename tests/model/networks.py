@@ -9,10 +9,10 @@ from obil.model.graph_network import GraphNetwork
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from torch import Tensor, nn  # noqa: E402
+from torch import Tensor, nn
 
-from obil.bregman.bodies import ConvNet, GraphConvNet, TextTransformer  # noqa: E402
-from obil.bregman.freeze import freeze  # noqa: E402
+from obil.bregman.bodies import ConvNet, GraphConvNet, TextTransformer
+from obil.bregman.freeze import freeze
 
 
 class Residual(nn.Module):

@@ -340,7 +340,7 @@ def test_a_type_of_the_users_own_loads_when_it_is_trusted(tmp_path: Path) -> Non
     assert_same_model(model, load(tmp_path / "model", trusted=[own]), pair_rows(60, seed=1)[0])
 
 
-class OwnClassifier(LogisticRegression):  # type: ignore[misc]  # sklearn is untyped
+class OwnClassifier(LogisticRegression):
     pass
 
 

@@ -22,7 +22,7 @@ from obil.model.heads import scores_of_outputs
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 
-from tests.model.networks import CASES, frozen  # noqa: E402
+from tests.model.networks import CASES, frozen
 
 WEIGHT = np.arange(6, dtype=np.float32).reshape(2, 3)
 

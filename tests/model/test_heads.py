@@ -83,7 +83,7 @@ def test_outputs_that_are_no_numbers_are_refused(bad: float, head: str) -> None:
 )
 def test_what_does_not_fit_the_head_is_refused(outputs: object, head: str, balance: object) -> None:
     with pytest.raises(InvalidInputError):
-        scores_of_outputs(outputs, head=head, balance=balance)  # type: ignore[arg-type]
+        scores_of_outputs(outputs, head=head, balance=balance)
 
 
 def test_no_rows_give_no_scores() -> None:

@@ -76,7 +76,7 @@ def test_histograms_taken_at_their_word_do_alarm(monkeypatch: pytest.MonkeyPatch
     whole = NullHull.of
 
     def points(*args: object, **settings: object) -> NullHull:
-        hull = whole(*args, **settings)  # type: ignore[arg-type]
+        hull = whole(*args, **settings)
         return NullHull(hull.histograms, hull.radii * 1e-3, hull.counts)
 
     monkeypatch.setattr(NullHull, "of", points)
@@ -296,10 +296,10 @@ def test_bad_rows_are_refused_and_change_nothing() -> None:
             monitor.update(rows[-1])
     for one in ([1.0, 0.0], [0.0], [0.0, 1.0, 2.0], [[0.0, 1.0]], 0.0, None, "x", [0.0, "a"]):
         with pytest.raises(InvalidInputError):
-            monitor.update(one)  # type: ignore[arg-type]
+            monitor.update(one)
     for many in (good[:, :1], good[0], np.ones((3, 2)), [["a", "b"]], None):
         with pytest.raises(InvalidInputError):
-            monitor.update_many(many)  # type: ignore[arg-type]
+            monitor.update_many(many)
     assert monitor.state() == before
     assert monitor.update_many(np.empty((0, 2))).shape == (0,)
     assert monitor.state() == before

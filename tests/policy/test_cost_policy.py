@@ -42,4 +42,4 @@ def test_a_matrix_over_three_classes_keeps_its_costs_and_has_no_threshold() -> N
 
 def test_refuses_costs_that_are_none() -> None:
     with pytest.raises(InvalidInputError, match="costs must be"):
-        CostPolicy(3.0)  # type: ignore[arg-type]
+        CostPolicy(3.0)

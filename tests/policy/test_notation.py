@@ -70,7 +70,7 @@ def test_refuses_bad_shares(build: type, bad: object) -> None:
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, "2", None, True, 1e9])
 def test_refuses_bad_betas(bad: object) -> None:
     with pytest.raises(InvalidInputError, match="beta must"):
-        FBetaPolicy(bad)  # type: ignore[arg-type]
+        FBetaPolicy(bad)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_refuses_bad_betas(bad: object) -> None:
 )
 def test_refuses_damaged_records(record: object) -> None:
     with pytest.raises(InvalidInputError):
-        policy_from_json(record)  # type: ignore[arg-type]
+        policy_from_json(record)
 
 
 def test_class_names_of_numpy_are_written_as_plain_ones_and_others_are_refused() -> None:

@@ -47,7 +47,7 @@ def test_one_prior_and_many_agree_bit_for_bit() -> None:
 @pytest.mark.parametrize("bad", [[0.1, np.nan], [-0.1], [1.1], 0.5, [[0.5]], ["x"]])
 def test_refuses_what_is_no_list_of_priors(bad: object) -> None:
     with pytest.raises(InvalidInputError, match="positive_priors"):
-        ThresholdTable.of(np.zeros(561)).log_thresholds(bad)  # type: ignore[arg-type]
+        ThresholdTable.of(np.zeros(561)).log_thresholds(bad)
 
 
 def test_refuses_one_prior_outside_its_range_and_a_damaged_table() -> None:

@@ -57,9 +57,9 @@ def test_it_agrees_with_a_transcription_of_the_printed_algorithm(paper: dict[str
     else:
         logs = rng.choice([-40.0, -40.0, -40.0, 40.0], 600)
     rename = {"alpha": "rate", "gamma": "confidence", "beta": "mixing", "delta": "clamp", "window": "window"}
-    tracker = Algorithm2(0.07, **{rename[name]: value for name, value in paper.items()})  # type: ignore[arg-type]
+    tracker = Algorithm2(0.07, **{rename[name]: value for name, value in paper.items()})
     priors = tracker.update_many(np.stack([np.zeros(600), logs], axis=1))
-    expected = printed_algorithm(np.exp(logs).tolist(), 0.07, **paper)  # type: ignore[arg-type]
+    expected = printed_algorithm(np.exp(logs).tolist(), 0.07, **paper)
     np.testing.assert_allclose([*priors[:, 1], tracker.prior[1]], expected, rtol=0.0, atol=1e-12)
 
 
@@ -108,10 +108,10 @@ def test_the_inverted_frequency_is_the_prior_it_came_from() -> None:
     assert share == 0.5
     rows = np.array([[0.0, 1.0], [0.0, -1.0]] * 200)
     options = {"mixing": 0.0, "rate": 1.0, "clamp": 1.0, "confidence": 0.5, "window": 100}
-    inverted = Algorithm2(0.2, confusion=[[0.7, 0.2], [0.3, 0.8]], **options)  # type: ignore[arg-type]
+    inverted = Algorithm2(0.2, confusion=[[0.7, 0.2], [0.3, 0.8]], **options)
     inverted.update_many(rows)
     assert inverted.prior[1] == pytest.approx(prior, abs=1e-9)
-    printed = Algorithm2(0.2, **options)  # type: ignore[arg-type]
+    printed = Algorithm2(0.2, **options)
     printed.update_many(rows)
     assert printed.prior[1] == pytest.approx(share, abs=0.01)
 

@@ -268,4 +268,4 @@ def test_an_interval_needs_a_level_between_zero_and_one(level: float) -> None:
 )
 def test_settings_out_of_range_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
-        BayesBank(0.1, **options)  # type: ignore[arg-type]
+        BayesBank(0.1, **options)

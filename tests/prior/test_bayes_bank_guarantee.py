@@ -125,7 +125,7 @@ def best_with_switches(evidence: FloatArray, allowed: BoolArray, same: BoolArray
 def test_the_evidence_is_within_the_bound_of_the_best_sequence_of_experts(
     n_classes: int, options: dict[str, object], choose: Chooser
 ) -> None:
-    bank = BayesBank(np.full(n_classes, 1.0 / n_classes), **options)  # type: ignore[arg-type]
+    bank = BayesBank(np.full(n_classes, 1.0 / n_classes), **options)
     own, evidence, allowed, same = 0.0, [], [], []
     last: Expert | None = None
     for t in range(N_ROWS):

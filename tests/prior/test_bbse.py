@@ -89,9 +89,9 @@ def test_without_a_prior_the_largest_ratio_gets_the_vote() -> None:
 )
 def test_a_confusion_that_cannot_be_inverted_or_is_none_is_refused(confusion: object) -> None:
     with pytest.raises(InvalidInputError, match="confusion"):
-        inverse_of_confusion(confusion, n_classes=2)  # type: ignore[arg-type]
+        inverse_of_confusion(confusion, n_classes=2)
     with pytest.raises(InvalidInputError, match="confusion"):
-        BBSE(0.5, confusion=confusion)  # type: ignore[arg-type]
+        BBSE(0.5, confusion=confusion)
 
 
 def test_a_class_without_held_out_rows_is_refused() -> None:

@@ -137,13 +137,13 @@ def test_a_bad_single_row_is_refused_and_changes_nothing(name: str, n_classes: i
     good = [0.0] * n_classes
     for row in ([0.0] * (n_classes - 1) + [np.nan], [1.0] * n_classes, [*good, 0.0], good[:-1], [good], 0.0, None, "x"):
         with pytest.raises(InvalidInputError):
-            tracker.update(row)  # type: ignore[arg-type]
+            tracker.update(row)
         assert tracker.state() == before
 
 
 def test_a_ragged_single_row_is_refused_as_invalid_input() -> None:
     with pytest.raises(InvalidInputError):
-        BayesBank(0.1).update([0.0, [1.0, 2.0]])  # type: ignore[arg-type]
+        BayesBank(0.1).update([0.0, [1.0, 2.0]])
 
 
 @each_case

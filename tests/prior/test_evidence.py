@@ -129,4 +129,4 @@ def test_what_is_no_evidence_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="level"):
         BinaryEvidence.of([[0.0, 1.0]]).estimate(level=1.0)
     with pytest.raises(TypeError):
-        BinaryEvidence.empty() + 1  # type: ignore[operator]
+        BinaryEvidence.empty() + 1

@@ -71,7 +71,7 @@ def test_with_resets_it_follows_a_prior_that_moves_and_without_it_does_not() -> 
 )
 def test_settings_out_of_range_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
-        GridFilter(0.1, **options)  # type: ignore[arg-type]
+        GridFilter(0.1, **options)
 
 
 def test_three_classes_are_refused() -> None:

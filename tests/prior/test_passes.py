@@ -63,7 +63,7 @@ def test_evidence_at_different_priors_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="same prior"):
         one + other
     with pytest.raises(TypeError):
-        one + 1  # type: ignore[operator]
+        one + 1
 
 
 def test_the_quadratic_model_is_maximised_alike_in_blocks_and_step_by_step() -> None:

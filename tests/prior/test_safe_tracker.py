@@ -365,7 +365,7 @@ def test_batches_single_rows_and_restored_trackers_agree_bit_for_bit(n_classes: 
         priors = at_once.update_many(part, views=opinions)
         one_by_one = [singly.update(row, views=None if opinions is None else opinions[i]) for i, row in enumerate(part)]
         np.testing.assert_array_equal(priors, one_by_one)
-        restored = through_json(restored)  # type: ignore[assignment]
+        restored = through_json(restored)
         np.testing.assert_array_equal(priors, restored.update_many(part, views=opinions))
         for _ in range(rng.integers(0, 6)):
             number = int(rng.integers(last))
@@ -373,7 +373,7 @@ def test_batches_single_rows_and_restored_trackers_agree_bit_for_bit(n_classes: 
             for tracker in (at_once, singly, restored):
                 tracker.feedback(rows[number], label, propensity=propensity, row=number, replaced=given.get(number))
             given[number] = label
-            restored = through_json(restored)  # type: ignore[assignment]
+            restored = through_json(restored)
         assert at_once.state() == singly.state() == restored.state()
         np.testing.assert_array_equal(at_once.interval(), restored.interval())
     assert at_once.n_labels > 50

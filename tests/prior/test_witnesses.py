@@ -283,7 +283,7 @@ def test_a_model_without_views_gives_witnesses_of_its_ratio_alone() -> None:
     alone = SimpleNamespace(
         holdout_=model.holdout_, prior_=model.prior_, calibrator=model.calibrator, view_members=(), n_classes=2
     )
-    known = Witnesses.of_model(alone)  # type: ignore[arg-type]
+    known = Witnesses.of_model(alone)
     assert known.n_views == 0
     np.testing.assert_array_equal(known.sensitivity, Witnesses.of_model(model).sensitivity)
     tracker = SafeTracker(0.3, witnesses=known)

@@ -37,7 +37,7 @@ def test_agrees_with_scikit_learns_own_cross_prediction(estimator: Any, method: 
     np.testing.assert_array_equal(outputs, expected[order])
 
 
-class Memory(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class Memory(ClassifierMixin, BaseEstimator):
     """Gives away which rows it has seen."""
 
     def fit(self, X: Any, y: Any) -> Any:

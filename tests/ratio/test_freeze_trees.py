@@ -164,7 +164,7 @@ def several_outputs() -> Any:
     return RandomForestClassifier(3, random_state=0).fit(X, np.c_[y, 1 - y])
 
 
-class OwnForest(RandomForestClassifier):  # type: ignore[misc]  # sklearn is untyped
+class OwnForest(RandomForestClassifier):
     """A forest that may do anything in predict_proba."""
 
 

@@ -145,4 +145,4 @@ def test_twenty_thousand_rows_are_judged_within_two_seconds() -> None:
 )
 def test_a_setting_outside_its_range_is_refused(settings: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        Gate(**settings)  # type: ignore[arg-type]
+        Gate(**settings)

@@ -49,6 +49,6 @@ def test_a_gap_as_large_as_the_posterior_leaves_the_ratio_unbounded() -> None:
 
 def test_an_unknown_binning_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="binning must be 'width' or 'mass', got 'depth'"):
-        reliability(np.zeros(1), np.zeros(1), np.ones(1), binning="depth")  # type: ignore[arg-type]
+        reliability(np.zeros(1), np.zeros(1), np.ones(1), binning="depth")
     with pytest.raises(InvalidInputError, match="n_bins must be at least 1"):
         reliability(np.zeros(1), np.zeros(1), np.ones(1), n_bins=0)

@@ -24,7 +24,7 @@ def missing_postgres() -> str | None:
     if _programs() is None:
         return "PostgreSQL is not installed: no initdb and postgres found"
     try:
-        import psycopg as _psycopg  # noqa: F401
+        import psycopg as _psycopg  # noqa: F401  # only to see that it is there
     except ImportError:
         return "psycopg is not installed (the extra 'service' brings it)"
     return None

@@ -98,7 +98,7 @@ def test_settings_in_the_environment_are_settings_of_the_service(file: str, monk
 
 def test_the_unit_says_how_to_start_reload_and_stop() -> None:
     unit = configparser.RawConfigParser(strict=False, comment_prefixes="#")
-    unit.optionxform = str  # type: ignore[assignment,method-assign]  # names of a unit have capitals
+    unit.optionxform = str
     unit.read(DEPLOY / "systemd" / "obil.service")
     assert unit["Service"]["ExecStart"].split()[:2] == ["/opt/obil/.venv/bin/obil", "serve"]
     assert "HUP" in unit["Service"]["ExecReload"]

@@ -56,7 +56,7 @@ def client_of(hub: StreamHub) -> Client:
 
 
 def writer_of(hub: StreamHub) -> sqlite3.Connection:
-    writer: sqlite3.Connection = hub._store._database._writer  # type: ignore[attr-defined]
+    writer: sqlite3.Connection = hub._store._database._writer
     return writer
 
 

@@ -305,15 +305,15 @@ def test_writes_numbers_as_the_reports_do(page, served_page):
         "percent(0.0016)": "0.16 %",
         "percent(0.051)": "5.1 %",
         "percent(0.9944)": "99.44 %",
-        "percent(null)": "–",  # noqa: RUF001
+        "percent(null)": "–",
         "percentRange(0.017, 0.026)": "1.7 to 2.6 %",
         "oneIn(1 / 119)": "1 in 120",
         "oneIn(0.5)": "",
         "odds(2.9)": "18:1",
         "odds(-2)": "1:7.4",
         "odds(40)": "over 1,000,000:1",
-        "times(2.1)": "2.1 × more",  # noqa: RUF001
-        "times(0.25)": "4.0 × less",  # noqa: RUF001
+        "times(2.1)": "2.1 × more",
+        "times(0.25)": "4.0 × less",
         "ago(1000, 1090)": "1 min ago",
         "secondsOf('1970-01-01T00:01:00Z')": "60",
     }

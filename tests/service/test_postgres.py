@@ -132,7 +132,7 @@ def test_a_stream_made_by_many_at_once_is_one_stream(start: Start) -> None:
             ready.wait()
             decide(hub, rows, stream=name)
 
-        at_once(*(lambda hub=hub: first_row(hub) for hub in hubs))  # type: ignore[misc]
+        at_once(*(lambda hub=hub: first_row(hub) for hub in hubs))
         assert asyncio.run(hubs[0].detail(f"new {attempt}")).summary.rows == 3
     assert asyncio.run(hubs[0].page()).total == 5
 
@@ -316,7 +316,7 @@ def parallel_rows(addresses: list[str], n_rows: int, rows_a_request: int) -> lis
                 numbers.extend(one["id"] for one in answer.json()["decisions"])
 
     parts = np.array_split(rows, 2 * len(addresses))
-    at_once(*(lambda a=a, p=p: post(a, p) for a, p in zip(addresses * 2, parts, strict=True)))  # type: ignore[misc]
+    at_once(*(lambda a=a, p=p: post(a, p) for a, p in zip(addresses * 2, parts, strict=True)))
     return numbers
 
 

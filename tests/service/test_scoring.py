@@ -42,7 +42,7 @@ def test_a_model_that_fails_on_a_row_in_its_own_way_refuses_the_row(model: Ratio
             raise RuntimeError("no such level")
 
     with pytest.raises(BadInputError, match="cannot be scored: no such level"):
-        score(Rows(np.zeros((1, 3)), 1), Failing())  # type: ignore[arg-type]
+        score(Rows(np.zeros((1, 3)), 1), Failing())
 
 
 def test_a_row_is_read_again_when_another_process_has_changed_the_model(

@@ -310,7 +310,7 @@ def test_a_full_disk_refuses_and_loses_nothing_that_was_acknowledged(kind: str, 
     hub, (rows, _) = start(), gaussian_rows(4_000, 0.3, 8)
     decide(hub, rows[:100])
     before = state_of(hub)
-    writer = hub._store._database._writer  # type: ignore[attr-defined]
+    writer = hub._store._database._writer
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(NotStoredError):

@@ -99,5 +99,5 @@ def test_costs_at_most_a_point_more_than_row_by_row_tracking_on_the_jump() -> No
             used.append(np.full(len(rows), bank.prior[1]))
             bank.absorb(BinaryEvidence.of(rows))
         by_batch.append(100.0 * pair.excess(np.concatenate(used), path))
-    print(f"excess on the jump: {np.mean(by_row):.3f} % row by row, {np.mean(by_batch):.3f} % by batches of {BATCH}")  # noqa: T201
+    print(f"excess on the jump: {np.mean(by_row):.3f} % row by row, {np.mean(by_batch):.3f} % by batches of {BATCH}")
     assert np.mean(by_batch) <= np.mean(by_row) + 1.0

@@ -100,14 +100,14 @@ def test_after_200_micro_batches_the_prior_is_that_of_the_same_evidence_in_one_p
     saved = read_after(tmp_path / "state")
     assert saved is not None
     difference = abs(float(saved.bank.prior[1] - alone.prior[1]))
-    print(f"prior after 200 micro-batches: {saved.bank.prior[1]:.6f}, off by {difference:.2e}")  # noqa: T201
+    print(f"prior after 200 micro-batches: {saved.bank.prior[1]:.6f}, off by {difference:.2e}")
     assert saved.bank.n_rows == 100_000
     assert difference < 1e-9
 
 
 def test_a_repeated_batch_is_decided_as_before_and_absorbed_once(spark: Any, tmp_path: Path) -> None:
     written: list[list[float]] = []
-    keep = lambda batch, _: written.append(batch.toPandas()["posterior"].tolist())  # noqa: E731
+    keep = lambda batch, _: written.append(batch.toPandas()["posterior"].tolist())
     df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(200, 0.4, 1)})).coalesce(1)
     first = follower(tmp_path, keep)
     first(df, 0)

@@ -196,5 +196,5 @@ def test_fifty_keys_of_2000_rows_are_decided_as_by_decide_many(spark: Any, tmp_p
         different += int((own["decision"].to_numpy() != expected.labels).sum())
         different += int((own["prior"].to_numpy() != expected.priors[:, 1]).sum())
         different += int((own["threshold"].to_numpy() != expected.thresholds).sum())
-    print(f"{len(decided)} rows of 50 keys: {different} differ from decide_many")  # noqa: T201
+    print(f"{len(decided)} rows of 50 keys: {different} differ from decide_many")
     assert different == 0

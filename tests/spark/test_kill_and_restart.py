@@ -70,7 +70,7 @@ def test_five_kills_lose_no_row_and_double_none(spark: Any, tmp_path: Path) -> N
     last = _start(tmp_path / "in", place, tmp_path / "model")
     assert last.wait(timeout=600) == 0, (place / "log").read_text()[-2_000:]
     decided = spark.read.parquet(str(place / "out")).toPandas()
-    print(f"killed after {killed_after} of {BATCHES} batches; {len(decided)} rows, {decided['id'].nunique()} distinct")  # noqa: T201
+    print(f"killed after {killed_after} of {BATCHES} batches; {len(decided)} rows, {decided['id'].nunique()} distinct")
     assert decided["id"].is_unique
     expected = alone(lines, model, prior=0.1)
     assert_same(decided, expected)

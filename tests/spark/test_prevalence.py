@@ -136,7 +136,7 @@ def test_ten_million_rows_in_64_partitions_give_the_estimate_of_one_machine(spar
     ratios = model.log_ratios(scores)
     alone = BinaryEvidence.of(ratios).estimate()
     most_likely, error = _by_newton(ratios[:, 1])
-    print(  # noqa: T201  # the figure
+    print(  # the figure
         f"{found.n_rows:,} rows, {tasks} tasks: prior {found.prior[1]:.9f}; off the single machine's by "
         f"{abs(found.prior[1] - alone.prior[1]):.2e}, off full likelihood by "
         f"{abs(found.prior[1] - most_likely) / error:.2e} standard errors; {shuffled} bytes shuffled, "

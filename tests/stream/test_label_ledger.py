@@ -309,10 +309,10 @@ def test_a_stream_may_start_anywhere_and_then_has_no_gaps() -> None:
     ledger.remember_one(5_000, 5_000, [0.0, 1.0], True)
     for row in (5_000, 5_002, 0, -1, 5_001.0, True, "5001", None, np.array([5_001]), 10**5_000):
         with pytest.raises(InvalidInputError, match="the next one is 5001"):
-            ledger.remember_one(row, "x", [0.0, 1.0], True)  # type: ignore[arg-type]
+            ledger.remember_one(row, "x", [0.0, 1.0], True)
     for row in (-1, 2**53 + 1, 0.0, False, "0", None):
         with pytest.raises(InvalidInputError, match="the first row must be a whole number"):
-            LabelLedger(2).remember(row, ["x"], [[0.0, 1.0]], [True])  # type: ignore[arg-type]
+            LabelLedger(2).remember(row, ["x"], [[0.0, 1.0]], [True])
 
 
 def test_nothing_to_remember_starts_nothing() -> None:

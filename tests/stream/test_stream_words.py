@@ -14,7 +14,7 @@ PAIR, TRIANGLE = pair_model(), triangle_model()
 
 def test_a_monitor_of_another_kind_is_told_apart_in_words() -> None:
     with pytest.raises(InvalidInputError, match=r"a LabelShiftMonitor of the model's 2 classes, got 'yes'"):
-        OnlineClassifier(PAIR, monitor="yes")  # type: ignore[arg-type]
+        OnlineClassifier(PAIR, monitor="yes")
     three = LabelShiftMonitor(monitored_rows(TRIANGLE))
     with pytest.raises(InvalidInputError, match=r"the model's 2 classes, got one of 3"):
         OnlineClassifier(PAIR, monitor=three)

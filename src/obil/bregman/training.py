@@ -68,7 +68,7 @@ def train(
         shuffled = learn[torch.from_numpy(rng.permutation(len(learn)))]
         for places in shuffled.tensor_split(steps):
             optimizer.zero_grad(set_to_none=True)
-            data.mean_loss(network, loss, places).backward()  # type: ignore[no-untyped-call]
+            data.mean_loss(network, loss, places).backward()
             optimizer.step()
             rates.step()
             average.update()
@@ -187,7 +187,7 @@ def _set_aside(data: TrainingRows, share: float, rng: np.random.Generator) -> tu
 def _held_out_loss(network: nn.Module, data: TrainingRows, loss: Loss, places: Tensor) -> float:
     network.eval()
     with torch.inference_mode():
-        chunks = places.split(EVALUATION_ROWS)  # type: ignore[no-untyped-call]
+        chunks = places.split(EVALUATION_ROWS)
         parts = [(len(part), float(data.mean_loss(network, loss, part))) for part in chunks]
     value = sum(n * mean for n, mean in parts) / len(places)
     if not np.isfinite(value):

@@ -28,9 +28,9 @@ def fit_weight_network(inputs: Float32Array, weights: FloatArray) -> DenseNetwor
         last.bias.copy_(targets.mean(dim=0).clamp_min(1e-6).log())
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
     for _ in range(EPOCHS):
-        for batch in torch.randperm(len(data)).split(BATCH):  # type: ignore[no-untyped-call]
+        for batch in torch.randperm(len(data)).split(BATCH):
             optimizer.zero_grad(set_to_none=True)
             loss = -(targets[batch] * log_softmax(network(data[batch]), dim=1)).sum(dim=1).mean()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
     return network.frozen()

@@ -42,8 +42,8 @@ def serve(
     What is not given here is taken from the environment (OBIL_SERVICE_HOST, OBIL_SERVICE_STORE, ...).
     """
     try:
-        import fastapi as _fastapi  # noqa: F401
-        import uvicorn as _uvicorn  # noqa: F401
+        import fastapi as _fastapi  # noqa: F401  # only to see that it is there
+        import uvicorn as _uvicorn  # noqa: F401  # the same
     except ImportError:
         fail("the service is an extra: pip install 'obil[service]'")
     from pydantic import ValidationError

@@ -142,7 +142,7 @@ class PassEvidence:
         return point
 
     def _best_with_held(self, held: npt.NDArray[np.bool_]) -> tuple[FloatArray, int | None]:
-        """Maximise the quadratic model with some classes held at the edge; return which would raise it most if free."""
+        """Maximise the quadratic model with some classes held; return where, and which would raise it most if free."""
         move = np.where(held, SMALLEST_PRIOR - self.at, 0.0)
         free = np.flatnonzero(~held)
         system = np.zeros((free.size + 1, free.size + 1))  # stationarity of the free classes, and a sum of 0

@@ -102,7 +102,7 @@ class PostgresDatabase:
             ) from cause
 
     def _connect(self, *, autocommit: bool) -> "psycopg.Connection[Any]":
-        import psycopg  # noqa: PLC0415
+        import psycopg  # noqa: PLC0415  # who keeps streams in SQLite need not have it
 
         told = psycopg.conninfo.conninfo_to_dict(self._url)
         patience: dict[str, Any] = {name: value for name, value in _PATIENCE.items() if name not in told}

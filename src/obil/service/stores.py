@@ -19,7 +19,7 @@ def open_database(url: str) -> Database:
         from obil.service.postgres_database import PostgresDatabase  # noqa: PLC0415  # needs psycopg
 
         return PostgresDatabase(url)
-    from obil.service.sqlite_database import SqliteDatabase  # noqa: PLC0415
+    from obil.service.sqlite_database import SqliteDatabase  # noqa: PLC0415  # only where it is used, as above
 
     return SqliteDatabase(file)
 

@@ -1,10 +1,10 @@
 """Find the columns a model reads in a Spark table, and hand their values over as the model takes them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType
 
@@ -30,9 +30,7 @@ def feature_columns(df: DataFrame, model: RatioModel, features: Sequence[str] | 
     names = [chosen] if isinstance(chosen, str) else list(chosen or ())
     if known is not None and set(names) != set(known):
         raise InvalidInputError(f"the model reads the columns {', '.join(known)}, got features {', '.join(names)}")
-    missing = [name for name in names if name not in df.columns]
-    if missing:
-        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
+    require_columns(df, names)
     twice = [name for name in names if df.columns.count(name) > 1]
     if twice:
         raise InvalidInputError(f"two columns are called {twice[0]!r}: the model cannot know which to read")
@@ -41,6 +39,13 @@ def feature_columns(df: DataFrame, model: RatioModel, features: Sequence[str] | 
     if width is not None and len(names) != width and not is_array:
         raise InvalidInputError(f"a row has {width} features, got {len(names)} columns")
     return list(known) if known is not None else names
+
+
+def require_columns(df: DataFrame, names: Iterable[str]) -> None:
+    """Refuse a table that lacks a column."""
+    missing = [name for name in names if name not in df.columns]
+    if missing:
+        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
 
 
 def numbered_features(names: Sequence[str]) -> list[Column]:

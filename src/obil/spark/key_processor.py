@@ -37,7 +37,9 @@ class KeyProcessor(StatefulProcessor):
         """Name the state variable."""
         self._state = handle.getValueState(STREAM, STATE, self._expire_after_ms)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802
+    def handleInputRows(  # noqa: N802  # Spark's name
+        self, key: Any, rows: Iterator[Any], timerValues: Any
+    ) -> Iterator[Any]:
         """Decide the rows of one key in a micro-batch."""
         if self._restorer is None:
             self._restorer = KeyRestorer(self._shipped, self._replaced, self._fresh)

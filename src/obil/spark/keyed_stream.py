@@ -28,7 +28,7 @@ from obil.policy import Policy
 from obil.prior import PriorTracker
 from obil.spark.carried_columns import as_ordered, as_text, from_ordered, from_text, named
 from obil.spark.decision_columns import as_binary, class_type, require_free, share_type
-from obil.spark.feature_columns import FEATURE, feature_columns, model_input, numbered_features
+from obil.spark.feature_columns import FEATURE, feature_columns, model_input, numbered_features, require_columns
 from obil.spark.key_processor import KeyProcessor
 from obil.spark.key_rows import DECIDED, ID, LABEL, PROPENSITY, RATIOS, TIME, VIEWS, RowLayout
 from obil.spark.key_state import packed
@@ -105,7 +105,7 @@ def stream(
     keys = [key] if isinstance(key, str) else list(key)
     if not keys:
         raise InvalidInputError("key must name a column at least")
-    _require_columns(df, [*keys, time, id, label, propensity])
+    require_columns(df, [name for name in (*keys, time, id, label, propensity) if name is not None])
     if label is not None and id is None:
         raise InvalidInputError("labels find their rows by id: name its column by id=")
     if id is not None and not isinstance(df.schema[id].dataType, StringType | IntegralType):
@@ -175,12 +175,6 @@ def _scored(
             yield found
 
     return inputs.mapInPandas(scored, StructType([*kept, *(StructField(name, BinaryType()) for name in extra)]))
-
-
-def _require_columns(df: DataFrame, names: Sequence[str | None]) -> None:
-    missing = [name for name in names if name is not None and name not in df.columns]
-    if missing:
-        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
 
 
 def _replaced(replaces: Any, model: RatioModel, trusted: Collection[str]) -> tuple[ShippedModel, ...]:

@@ -23,7 +23,7 @@ from obil.spark.evidence_tables import (
     result_values,
     with_own_groups,
 )
-from obil.spark.feature_columns import feature_columns, model_input, numbered_features
+from obil.spark.feature_columns import feature_columns, model_input, numbered_features, require_columns
 from obil.spark.many_classes import estimate_many_classes
 from obil.spark.shipped_model import ShippedModel
 
@@ -69,9 +69,7 @@ def estimate_prior(
     if df.isStreaming:
         raise InvalidInputError("a stream has no end to estimate at: follow it by stream or stream_batches")
     by = [by] if isinstance(by, str) else list(by)
-    missing = [name for name in by if name not in df.columns]
-    if missing:
-        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(df.columns)}")
+    require_columns(df, by)
     require_free(RESULT, by)
     keys = group_columns(by)
     texts = [as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]

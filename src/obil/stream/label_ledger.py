@@ -152,7 +152,13 @@ class LabelLedger:
         ]
         return [one for one in left if one is not None]
 
-    def remember_one(self, row: int, id: Any, log_ratios: npt.ArrayLike, alert: bool) -> Remembered | None:  # noqa: A002
+    def remember_one(
+        self,
+        row: int,
+        id: Any,  # noqa: A002  # the word users know
+        log_ratios: npt.ArrayLike,
+        alert: bool,
+    ) -> Remembered | None:
         """Remember one row, its log ratios (K,); where silence means a class, return the row that leaves for it."""
         if type(row) is not int or row != self._next:
             row = self._checked_row(row)
@@ -175,7 +181,13 @@ class LabelLedger:
             self._make_room(row, 1)
         return self._record(row, name, ratios, alert)
 
-    def label(self, id: Any, label: int, *, propensity: float = 1.0) -> Arrived | None:  # noqa: A002
+    def label(
+        self,
+        id: Any,  # noqa: A002  # the word users know
+        label: int,
+        *,
+        propensity: float = 1.0,
+    ) -> Arrived | None:
         """Return the decision a label is about, or None if it is unknown: never decided, or beyond the horizon.
 
         `propensity` is the probability that this label was asked for. A label that contradicts an earlier one
@@ -213,7 +225,7 @@ class LabelLedger:
         self._ratios[(row - self._origin) % len(self._alerts)] = 0.0  # type: ignore[operator]  # it has rows
         return True
 
-    def row_of(self, id: Any) -> int | None:  # noqa: A002
+    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the word users know
         """Return the row that has an id, of those that are remembered."""
         rows = self._rows()
         return self._names.find(as_id(id), rows.start, rows.stop)
