@@ -15,6 +15,11 @@ FREE = {"__init__.py", "conftest.py", "test_spark_is_here.py", "test_scale_page.
 SRC = Path(__file__).parents[2] / "src"
 
 
+def date_file(path: Path, number: int) -> None:
+    """Make a file older than those of higher numbers: Spark takes files by age, in any order inside a millisecond."""
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
 def why_not() -> str | None:
     """Return what is missing here to run Spark."""
     if any(find_spec(name) is None for name in ("pyspark", "pyarrow", "google.protobuf")):

@@ -14,6 +14,7 @@ from obil.spark import stream_batches
 from obil.spark.batch_bank import BatchBank
 from obil.spark.batch_file import AfterBatch, read_after, write_after
 from obil.spark.batch_stream import BatchFollower
+from tests.spark.conftest import date_file
 from tests.stream.cases import pair_model, pair_scores, triangle_model
 
 BARE: dict[str, Any] = {"costs": None, "policy": None, "positive": None, "features": ["score"], "trusted": ()}
@@ -29,7 +30,9 @@ def run_batches(spark: Any, tmp_path: Path, n_batches: int, n_rows: int) -> tupl
     (tmp_path / "in").mkdir()
     for number in range(n_batches):
         scores = pair_scores(n_rows, 0.02 if number < n_batches // 2 else 0.3, number)
-        pd.DataFrame({"score": scores}).to_parquet(tmp_path / "in" / f"part-{number:04d}.parquet")
+        path = tmp_path / "in" / f"part-{number:04d}.parquet"
+        pd.DataFrame({"score": scores}).to_parquet(path)
+        date_file(path, number)
         used.append(float(alone.prior[1]))
         alone.absorb(BinaryEvidence.of(model.log_ratios(scores)))
     df = spark.readStream.schema("score double").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))

@@ -15,6 +15,7 @@ from obil.prior import BayesBank
 from obil.spark import stream
 from obil.spark.key_state import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
+from tests.spark.conftest import date_file
 from tests.stream.cases import pair_model, pair_scores
 
 SCHEMA = "site string, at long, id string, score double, truth string"
@@ -50,7 +51,9 @@ def write_batches(lines: pd.DataFrame, folder: Path, n_batches: int, *, seed: in
     for number, part in ordered.groupby(np.array(batch)):
         shuffled = part.sample(frac=1.0, random_state=seed)
         text = "\n".join(json.dumps(line) for line in _lines(shuffled)) + "\n"
-        (folder / f"part-{number:04d}.json").write_text(text)
+        path = folder / f"part-{number:04d}.json"
+        path.write_text(text)
+        date_file(path, int(number))
 
 
 def _lines(table: pd.DataFrame) -> list[dict[str, Any]]:
