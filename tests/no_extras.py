@@ -10,8 +10,10 @@ EXTRAS = frozenset(
 _find = PathFinder.find_spec
 
 
+def pytest_load_initial_conftests() -> None:
+    """Hide the extras, before any conftest looks for them; importing this file, as doctests do, hides nothing."""
+    PathFinder.find_spec = staticmethod(_find_others)
+
+
 def _find_others(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
     return None if name.partition(".")[0] in EXTRAS else _find(name, path, target)
-
-
-PathFinder.find_spec = staticmethod(_find_others)
