@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
@@ -133,6 +133,9 @@ def test_separable_and_backward_scores_stay_finite_and_increasing(method: str) -
     st.integers(1, 5),
     st.sampled_from(["affine", "temperature", "isotonic"]),
 )
+@example([9.0, 1e-57, *[0.0] * 8], 1, "affine")  # classes far apart, hardly any spread within them
+@example([9.0, *[-15.1] * 7], 1, "temperature")  # none but what rounding makes
+@example([*[1e-316] * 3, *[0.0] * 7], 3, "affine")
 def test_ranking_never_changes_and_the_map_can_be_turned_round(
     values: list[float], positives: int, method: str
 ) -> None:
@@ -145,6 +148,21 @@ def test_ranking_never_changes_and_the_map_can_be_turned_round(
     assert (np.diff(mapped[:, 1]) > 0.0).all()
     back = calibrator.invert(mapped)[:, 1]
     np.testing.assert_allclose(back, grid, atol=1e-3)  # where the map is flat a rounding error weighs 1e3 times
+
+
+@pytest.mark.parametrize("method", CALIBRATIONS)
+@pytest.mark.parametrize(("zero", "unit"), [(0.0, 1e-20), (0.0, 1e200), (1e4, 1.0), (-1e6, 1e-3)])
+def test_scores_without_a_zero_and_a_unit_are_calibrated_the_same_in_any(method: str, zero: float, unit: float) -> None:
+    stream = pair(1_000, 0.2, 7)
+    if method == "temperature":  # one slope and no offset: 0 stays 0
+        zero = 0.0
+
+    def calibrated(scores: FloatArray) -> FloatArray:
+        settings = {"method": method, "slope_sd": None, "random_state": 0}
+        return fit_calibrator(scores, stream.labels, np.ones(1_000), **settings).apply(scores)
+
+    moved = unit * (stream.log_ratios + np.array([0.0, zero]))
+    np.testing.assert_allclose(calibrated(moved), calibrated(stream.log_ratios), atol=2e-3)
 
 
 def test_isotonic_is_near_the_truth_where_a_line_is_not() -> None:

@@ -6,6 +6,7 @@ from sklearn.isotonic import IsotonicRegression
 from obil.arrays import FloatArray, IntArray
 from obil.model.calibrators import MonotoneCalibrator
 from obil.ratio.linear import class_shares, fit_linear
+from obil.ratio.score_unit import ScoreUnit
 
 N_COPIES = 20  # of the bootstrap
 
@@ -14,9 +15,10 @@ def fit_isotonic(
     scores: FloatArray, labels: IntArray, weights: FloatArray, rng: np.random.Generator
 ) -> MonotoneCalibrator:
     """Return the isotonic calibrator of binary scores (n, 2), with bootstrap copies for its uncertainty."""
-    affine = fit_linear(scores, labels, weights, slope_sd=None)
-    tail_slope = float(affine.slopes[1])
-    raw = scores[:, 1]
+    own = ScoreUnit.of_spread(scores, labels, weights)
+    measured = own.measure(scores)
+    raw = measured[:, 1]
+    tail_slope = float(fit_linear(measured, labels, weights, slope_sd=None).slopes[1])
     knots, values = _isotonic_knots(raw, labels, weights)
     copies = []
     for _ in range(N_COPIES):
@@ -26,7 +28,7 @@ def fit_isotonic(
         copy_knots, copy_values = _isotonic_knots(raw[chosen], labels[chosen], weights[chosen])
         copy = MonotoneCalibrator(copy_knots, copy_values, tail_slope, np.empty((0, copy_knots.size)))
         copies.append(copy.apply(np.stack([np.zeros_like(knots), knots], axis=1))[:, 1])
-    return MonotoneCalibrator(knots, values, tail_slope, np.array(copies))
+    return MonotoneCalibrator(own.zero[1] + own.unit * knots, values, tail_slope / own.unit, np.array(copies))
 
 
 def _isotonic_knots(raw: FloatArray, labels: IntArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -8,6 +8,7 @@ from scipy.special import log_softmax
 from obil.arrays import FloatArray, IntArray
 from obil.errors import EstimationError, InvalidInputError
 from obil.model.calibrators import LinearCalibrator
+from obil.ratio.score_unit import ScoreUnit
 from obil.ratio.shrink import shrink_offsets
 
 # Scores that are already log odds rarely need more: on a few hundred rows this keeps the slope from being noise.
@@ -31,9 +32,11 @@ def fit_linear(
     """
     n_classes = scores.shape[1]
     weights = as_counts(weights)
-    # scores without a scale of their own are fitted on that of their spread within a class
-    scale = 1.0 if slope_sd is not None else spread_within_classes(scores, labels, weights)
-    scores = scores / scale
+    if slope_sd is not None:
+        own = ScoreUnit.plain(n_classes)
+    else:  # without offsets a score of 0 means what it says
+        own = ScoreUnit.of_spread(scores, labels, weights, keep_zero=method == "temperature")
+    scores = own.measure(scores)
     free = n_classes - 1
     n_slopes = free if method == "vector" else 1
     n_offsets = 0 if method == "temperature" else free
@@ -62,10 +65,12 @@ def fit_linear(
         theta, covariance = shrink_offsets(theta, covariance, n_offsets)
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
     deviations = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T  # (A, parameters)
-    slopes = np.maximum(to_slopes @ theta, SMALLEST_SLOPE) / scale
+    # back in the scores' own unit: slope * (score - zero) / unit + offset
+    slopes = np.maximum(to_slopes @ theta, SMALLEST_SLOPE) / own.unit
     slopes[0] = 1.0
-    axes = np.stack([deviations @ to_slopes.T / scale, deviations @ to_offsets.T], axis=1)
-    return LinearCalibrator(slopes, to_offsets @ theta, axes)
+    slope_axes = deviations @ to_slopes.T / own.unit
+    axes = np.stack([slope_axes, deviations @ to_offsets.T - slope_axes * own.zero], axis=1)
+    return LinearCalibrator(slopes, to_offsets @ theta - slopes * own.zero, axes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,16 +126,6 @@ class _Likelihood:
             derivative = self.scores[:, k : k + 1] * self.to_slopes[k] + self.to_offsets[k]
             total += derivative.T @ (derivative * (self.weights * posterior[:, k])[:, None])
         return total
-
-
-def spread_within_classes(scores: FloatArray, labels: IntArray, counts: FloatArray) -> float:
-    """Return the standard deviation of scores within a class, over all classes; 1 where there is none."""
-    centred = scores[:, 1:].copy()
-    for k in range(scores.shape[1]):
-        own = labels == k
-        centred[own] -= counts[own] @ centred[own] / counts[own].sum()
-    spread = float(np.sqrt((counts @ centred**2).mean() / counts.sum()))
-    return spread if spread > 0.0 else 1.0
 
 
 def as_counts(weights: FloatArray) -> FloatArray:

@@ -8,7 +8,8 @@ from scipy.special import expit
 from obil.arrays import FloatArray, IntArray
 from obil.errors import EstimationError
 from obil.model.calibrators import MonotoneCalibrator
-from obil.ratio.linear import as_counts, fit_linear, spread_within_classes
+from obil.ratio.linear import as_counts, fit_linear
+from obil.ratio.score_unit import ScoreUnit
 
 POSITIVE_QUANTILES = (0.1, 0.3, 0.5, 0.7, 0.9)  # where the prior is decided: among the positives' scores
 SMOOTHNESS_SD = 0.5  # how much the log slope may change from one piece to the next, before data
@@ -29,14 +30,15 @@ def fit_spline(
     are small, so with few rows it is the affine map. Copies drawn from its own uncertainty come with it.
     """
     counts = as_counts(weights)
-    scale = 1.0 if slope_sd is not None else spread_within_classes(scores, labels, counts)
-    raw, positive = scores[:, 1] / scale, labels == 1
+    own = ScoreUnit.plain(2) if slope_sd is not None else ScoreUnit.of_spread(scores, labels, counts)
+    raw, positive = own.measure(scores)[:, 1], labels == 1
     knots = _knots(raw, positive)
     pieces = _pieces(raw, knots)  # (n, m+1): how much of each piece lies below a score
     log_odds = float(np.log(counts[positive].sum() / counts[~positive].sum()))
     affine = fit_linear(scores, labels, weights, slope_sd=slope_sd)
-    slope = float(affine.slopes[1]) * scale
-    start = np.concatenate([[slope * knots[0] + affine.offsets[1]], np.full(pieces.shape[1], np.log(slope))])
+    slope = float(affine.slopes[1]) * own.unit
+    at_zero = float(affine.slopes[1] * own.zero[1] + affine.offsets[1])
+    start = np.concatenate([[slope * knots[0] + at_zero], np.full(pieces.shape[1], np.log(slope))])
     penalty = _penalty(pieces.shape[1], slope_sd)
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
@@ -70,9 +72,9 @@ def fit_spline(
 
     moved = np.concatenate([draws, -draws]) @ spread.T
     return MonotoneCalibrator(
-        knots=outer * scale,
+        knots=own.zero[1] + own.unit * outer,
         values=curve(theta),
-        tail_slope=float(np.exp(theta[1:].mean())) / scale,
+        tail_slope=float(np.exp(theta[1:].mean())) / own.unit,
         copies=np.array([curve(theta + move) for move in moved]),
     )
 
