@@ -1,12 +1,12 @@
 """Time Spark against one process, weigh the state of a key, and see how a micro-batch grows with the keys."""
 
-import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.core_seconds import core_seconds
+from benchmarks.keyed_query import KeyedQuery, keyed_model
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posterior
 from obil.data.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
-from obil.estimators.ratio_classifier import RatioClassifier
 from obil.model.ratio_model import RatioModel
-from obil.spark import score, stream
+from obil.spark import score
 from obil.spark.decision_columns import class_values
 from obil.spark.key_state import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
@@ -36,7 +36,6 @@ CORES = 2
 PIECE = 50_000  # rows
 WARM_UP = 5
 ADVISED = {"spark.buffer.size": "1048576", "spark.sql.execution.arrow.maxRecordsPerBatch": str(PIECE)}
-KEYED = "site string, at long, id string, score double, truth long"
 
 
 def measure(settings: dict[str, Any]) -> dict[str, float]:
@@ -134,11 +133,6 @@ def _score_there(scored: DataFrame) -> None:
     scored.write.format("noop").mode("overwrite").save()
 
 
-def _keyed_model() -> RatioModel:
-    training = GaussianClasses.pair(2.0).draw(np.full(2_000, 0.1), random_state=0)
-    return RatioClassifier.from_scores(training.log_ratios[:, 1], training.labels, kind="margin").model_
-
-
 def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) -> dict[str, float]:
     """Let a few keys see many rows and labels, and read what Spark's state store then holds of each."""
     n_rows, batches = settings["state_rows"], 4
@@ -153,45 +147,66 @@ def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) 
         told["truth"], told["score"] = pd.array(drawn.labels[told.index], dtype="Int64"), np.nan
         lines += [rows, told.assign(at=told["at"] + 2_005)]
     ordered = pd.concat(lines).sort_values("at", kind="stable")
-    for number, part in enumerate(np.array_split(np.arange(len(ordered)), batches)):
-        _write(ordered.iloc[part], place / "in", number)
-    _run(spark, place, label="truth")
+    query = KeyedQuery(spark, place, label="truth")
+    for part in np.array_split(np.arange(len(ordered)), batches):
+        query.seconds(ordered.iloc[part])
+    query.stop()
 
-    state = spark.read.format("statestore").option("stateVarName", "stream").load(str(place / "checkpoint"))
+    state = spark.read.format("statestore").option("stateVarName", "stream").load(str(query.checkpoint))
     sizes = state.select(F.octet_length("value.data"), F.octet_length("value.pending")).toPandas().max()
     return {"state_bytes_a_key": float(sizes.iloc[0]), "pending_bytes_a_key": float(sizes.iloc[1])}
 
 
 def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -> dict[str, float]:
-    """Time a micro-batch in which every key has a few rows, when its keys are known already."""
-    figures: dict[str, float] = {}
-    seconds: list[float] = []
-    for n_keys in settings["keys"]:
-        own = place / str(n_keys)
-        for batch in range(settings["batches"]):
-            drawn = GaussianClasses.pair(2.0).draw(np.full(n_keys * settings["rows_a_key"], 0.1), random_state=batch)
-            keys = np.tile(np.arange(n_keys), settings["rows_a_key"])
-            rows = pd.DataFrame({"site": [f"s{key}" for key in keys], "at": batch * 1_000 + np.arange(len(keys))})
-            rows["id"], rows["score"] = [f"{batch}/{i}" for i in range(len(keys))], drawn.log_ratios[:, 1]
-            _write(rows, own / "in", batch)
-        progress = _run(spark, own)
-        taken = [one["durationMs"]["triggerExecution"] / 1e3 for one in progress]
-        seconds.append(min(taken[1:]))  # the first one starts workers and makes every key anew
-        figures[f"memory_bytes_a_key.{n_keys}"] = progress[-1]["stateOperators"][0]["memoryUsedBytes"] / n_keys
-        figures[f"disk_bytes_a_key.{n_keys}"] = _bytes_below(own / "checkpoint" / "state") / n_keys
-        figures |= {f"batch_seconds.{n_keys}": seconds[-1], f"first_batch_seconds.{n_keys}": taken[0]}
-        figures[f"core_seconds_per_million_decisions.{n_keys}"] = (
-            1e6 * CORES * seconds[-1] / (n_keys * settings["rows_a_key"])
-        )
-    keys_grew = np.array(settings["keys"][1:]) / np.array(settings["keys"][:-1])
-    grew = np.array(seconds[1:]) / np.array(seconds[:-1])
-    figures["batch_seconds_over_linear"] = float((grew / keys_grew).max())
+    """Time a micro-batch in which every key has a few rows, when its keys are known already.
+
+    A batch of the most keys takes minutes, in which the machine may be slow or fast. So batches of fewer keys are
+    timed before, between and after those, and means are compared: the best of many short ones would be luck.
+    """
+    *fewer, most = settings["keys"]
+    queries = {n_keys: KeyedQuery(spark, place / str(n_keys)) for n_keys in (*fewer, most)}
+    batches = {n_keys: _rows_of_keys(n_keys, settings["rows_a_key"]) for n_keys in queries}
+
+    def taken(n_keys: int) -> float:
+        return queries[n_keys].seconds(next(batches[n_keys]))
+
+    first = {n_keys: taken(n_keys) for n_keys in queries}  # starts workers and makes every key anew
+    seconds: dict[int, list[float]] = {n_keys: [] for n_keys in queries}
+    for turn in range(settings["turns"] + 1):
+        for n_keys in fewer:
+            seconds[n_keys] += [taken(n_keys) for _ in range(settings["batches"])]
+        if turn < settings["turns"]:
+            seconds[most].append(taken(most))
+
+    figures = {f"disk_bytes_a_key.{most}": queries[most].disk_bytes / most}
+    for n_keys, query in queries.items():
+        mean = float(np.mean(seconds[n_keys]))
+        figures |= {f"batch_seconds.{n_keys}": mean, f"first_batch_seconds.{n_keys}": first[n_keys]}
+        figures |= {
+            f"batch_seconds.{n_keys}.least": min(seconds[n_keys]),
+            f"batch_seconds.{n_keys}.most": max(seconds[n_keys]),
+        }
+        figures[f"core_seconds_per_million_decisions.{n_keys}"] = 1e6 * CORES * mean / (n_keys * settings["rows_a_key"])
+        figures[f"memory_bytes_a_key.{n_keys}"] = query.memory_bytes / n_keys
+        query.stop()
+    a_key = np.array([figures[f"batch_seconds.{n_keys}"] / n_keys for n_keys in queries])
+    figures["batch_seconds_over_linear"] = float((a_key[1:] / a_key[:-1]).max())
     return figures
+
+
+def _rows_of_keys(n_keys: int, rows_a_key: int) -> Iterator[pd.DataFrame]:
+    """Yield one micro-batch after the other, with a few rows of every key."""
+    keys = np.tile(np.arange(n_keys), rows_a_key)
+    for batch in count():
+        drawn = GaussianClasses.pair(2.0).draw(np.full(len(keys), 0.1), random_state=batch)
+        rows = pd.DataFrame({"site": [f"s{key}" for key in keys], "at": batch * 1_000 + np.arange(len(keys))})
+        rows["id"], rows["score"] = [f"{batch}/{i}" for i in range(len(keys))], drawn.log_ratios[:, 1]
+        yield rows
 
 
 def _one_key(settings: dict[str, Any]) -> dict[str, float]:
     """Time what a worker does for a key in each micro-batch, without Spark: bring it back, and pack it again."""
-    shipped = ShippedModel.of(_keyed_model())
+    shipped = ShippedModel.of(keyed_model())
     fresh = packed(OnlineClassifier(shipped.load()))
     restorer, figures = KeyRestorer(shipped, (), fresh), {}
     for name, n_rows in (("new", settings["rows_a_key"]), ("full_horizon", HORIZON)):
@@ -205,26 +220,3 @@ def _one_key(settings: dict[str, Any]) -> dict[str, float]:
             best = min(best, time.perf_counter() - started)
         figures[f"key_milliseconds.{name}"] = 1e3 * best
     return figures
-
-
-def _write(lines: pd.DataFrame, folder: Path, number: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"part-{number:04d}.json"
-    lines.to_json(path, orient="records", lines=True, double_precision=15)
-    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # the source takes files by age
-
-
-def _bytes_below(folder: Path) -> int:
-    """Return the bytes of all files of a state: Spark keeps those of several batches, so this is what a disk needs."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _run(spark: SparkSession, place: Path, **settings: Any) -> list[dict[str, Any]]:
-    """Run the query over the files, one a micro-batch; return what Spark reports of each."""
-    df = spark.readStream.schema(KEYED).option("maxFilesPerTrigger", 1).json(str(place / "in"))
-    decided = stream(df, _keyed_model(), key="site", time="at", id="id", features=["score"], **settings)
-    writer = decided.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    progress = [json.loads(one.json) if hasattr(one, "json") else one for one in query.recentProgress]
-    return [one for one in progress if one["numInputRows"] > 0]
