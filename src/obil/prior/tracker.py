@@ -204,9 +204,9 @@ class CompiledTracker:
 def _restore(field: str, values: npt.NDArray[Any], saved: object) -> None:
     try:
         restored = np.asarray(saved)
-        same_kind = restored.dtype.kind == "i" or (values.dtype.kind == "f" and restored.dtype.kind == "f")
-        usable = restored.shape == values.shape and (same_kind or restored.size == 0)
-        usable = usable and bool(np.isfinite(restored.astype(np.float64)).all())
+        whole, both_float = restored.dtype.kind == "i", restored.dtype.kind == values.dtype.kind == "f"
+        numbers = whole or restored.size == 0 or (both_float and bool(np.isfinite(restored).all()))
+        usable = numbers and restored.shape == values.shape
     except (TypeError, ValueError, OverflowError):
         usable = False
     if not usable:

@@ -51,8 +51,9 @@ class KeyProcessor(StatefulProcessor):
         chunks = list(rows)
         table = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
         for columns in decided_rows(online, table, self._layout):
-            keys = dict(zip(self._key_columns, key, strict=True))
-            yield pd.DataFrame(keys | columns, index=range(len(columns["decision"])))
+            n_rows = len(columns["decision"])
+            keys = {name: [value] * n_rows for name, value in zip(self._key_columns, key, strict=True)}
+            yield pd.DataFrame(keys | columns, copy=False)  # joining columns of a kind would cost more than deciding
         self._state.update((self._restorer.name, *packed(online)))
 
     def close(self) -> None:

@@ -3,8 +3,9 @@
 import json
 import math
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,7 @@ WORDS = (
 )
 LARGE = 50_000  # characters: pending labels, on which more effort is lost
 LARGEST = 1 << 28  # bytes of a state when unpacked
-_NUMBERS, _WHOLE = {float}, {int, bool, type(None)}
+_NUMBERS, _LISTS, _WHOLE = {float}, {list}, {int, bool, type(None)}
 
 
 def pack_stream(online: OnlineClassifier) -> bytes:
@@ -72,10 +73,13 @@ def pack_state(state: Mapping[str, Any]) -> bytes:
             return {name: put_aside(part) for name, part in value.items()}
         if isinstance(value, list | tuple):
             kinds = set(map(type, value))
-            if kinds == _NUMBERS:
-                numbers.extend(value)
-                return f"{MARK}{len(value)}"
-            return value if kinds <= _WHOLE else _merged([put_aside(part) for part in value])
+            if kinds <= _WHOLE:
+                return value
+            grid = _as_grid(value)
+            if grid is None:
+                return [put_aside(part) for part in value]
+            numbers.extend(grid.values)
+            return MARK + ",".join(map(str, grid.shape))
         if isinstance(value, float):
             numbers.append(value)
             return MARK
@@ -117,13 +121,21 @@ def unpack_state(data: bytes) -> Any:
         raise InvalidStateError("this packed state is damaged") from None
 
 
-def _merged(parts: list[Any]) -> Any:
-    """Return one mark for lists of one shape, or the parts as they are."""
-    first = parts[0]
-    is_mark = isinstance(first, str) and first.startswith(MARK) and not first.startswith(MARK, 1)
-    if not is_mark or parts.count(first) != len(parts):
-        return parts
-    return f"{MARK}{len(parts)},{first[1:]}" if len(first) > 1 else f"{MARK}{len(parts)}"
+class _Grid(NamedTuple):
+    shape: list[int]
+    values: Sequence[float]
+
+
+def _as_grid(value: Sequence[Any]) -> _Grid | None:
+    """Return the shape and the numbers of lists in lists of one length each, or None where they are something else."""
+    shape = [len(value)]
+    while set(map(type, value)) == _LISTS:
+        lengths = set(map(len, value))
+        if len(lengths) > 1 or 0 in lengths:
+            return None
+        shape += lengths
+        value = list(chain.from_iterable(value))
+    return _Grid(shape, value) if set(map(type, value)) == _NUMBERS else None
 
 
 def _as_bytes(values: FloatArray) -> bytes:
