@@ -165,6 +165,16 @@ def test_scores_without_a_zero_and_a_unit_are_calibrated_the_same_in_any(method:
     np.testing.assert_allclose(calibrated(moved), calibrated(stream.log_ratios), atol=2e-3)
 
 
+@pytest.mark.parametrize("method", CALIBRATIONS)
+def test_a_row_that_weighs_nothing_says_nothing(method: str) -> None:
+    stream = pair(300, 0.3, 8)
+    scores, labels = np.vstack([stream.log_ratios, [[0.0, 1e6]]]), np.append(stream.labels, 0)
+    settings = {"method": method, "slope_sd": None, "random_state": 0}
+    without = fit_calibrator(stream.log_ratios, stream.labels, np.ones(300), **settings)
+    weightless = fit_calibrator(scores, labels, np.append(np.ones(300), 0.0), **settings)
+    np.testing.assert_allclose(weightless.apply(scores[:300]), without.apply(scores[:300]), atol=1e-6)
+
+
 def test_isotonic_is_near_the_truth_where_a_line_is_not() -> None:
     """A cubed score: at 50,000 rows the map is within .6 of the exact ratio where most rows are."""
     stream = pair(50_000, 0.2, 5, separation=2.0)

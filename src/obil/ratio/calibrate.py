@@ -33,6 +33,8 @@ def fit_calibrator(
         raise InvalidInputError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
     if method in ("spline", "isotonic") and scores.shape[1] != 2:
         raise InvalidInputError(f"{method} calibration is for two classes, got {scores.shape[1]}")
+    counted = weights > 0.0  # a row that weighs nothing says nothing, not even where scores end
+    scores, labels, weights = scores[counted], labels[counted], weights[counted]
     if method == "spline":
         return fit_spline(scores, labels, weights, slope_sd=slope_sd, random_state=random_state)
     if method == "isotonic":

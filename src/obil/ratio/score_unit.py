@@ -35,6 +35,8 @@ class ScoreUnit:
         >>> own.zero.tolist(), own.unit
         ([0.0, 5.0], 1.0)
         """
+        counted = counts > 0.0  # a row that weighs nothing says nothing
+        scores, labels, counts = scores[counted], labels[counted], counts[counted]
         largest = float(np.abs(scores).max())
         if largest < SMALLEST:
             largest = 1.0
