@@ -175,6 +175,15 @@ def test_a_row_that_weighs_nothing_says_nothing(method: str) -> None:
     np.testing.assert_allclose(weightless.apply(scores[:300]), without.apply(scores[:300]), atol=1e-6)
 
 
+@pytest.mark.parametrize("method", CALIBRATIONS)
+@pytest.mark.parametrize("slope_sd", [None, 0.15])
+@pytest.mark.parametrize("weights", [np.zeros(6), np.repeat([1.0, 0.0], 3)])
+def test_a_class_whose_rows_weigh_nothing_is_refused(method: str, slope_sd: float | None, weights: FloatArray) -> None:
+    scores, labels = np.stack([np.zeros(6), np.arange(6.0)], axis=1), np.repeat([0, 1], 3)
+    with pytest.raises(InvalidInputError, match="rows of every class"):
+        fit_calibrator(scores, labels, weights, method=method, slope_sd=slope_sd, random_state=0)
+
+
 def test_isotonic_is_near_the_truth_where_a_line_is_not() -> None:
     """A cubed score: at 50,000 rows the map is within .6 of the exact ratio where most rows are."""
     stream = pair(50_000, 0.2, 5, separation=2.0)

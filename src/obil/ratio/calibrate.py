@@ -6,7 +6,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
 from obil.model.calibrators import Calibrator
 from obil.ratio.isotonic import fit_isotonic
-from obil.ratio.linear import SLOPE_SD, fit_linear
+from obil.ratio.linear import SLOPE_SD, class_shares, fit_linear
 from obil.ratio.spline import fit_spline
 
 CALIBRATIONS = ("affine", "temperature", "vector", "spline", "isotonic")
@@ -33,6 +33,7 @@ def fit_calibrator(
         raise InvalidInputError(f"calibration must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
     if method in ("spline", "isotonic") and scores.shape[1] != 2:
         raise InvalidInputError(f"{method} calibration is for two classes, got {scores.shape[1]}")
+    class_shares(labels, weights, scores.shape[1])  # refuses a class without rows, whatever the method
     counted = weights > 0.0  # a row that weighs nothing says nothing, not even where scores end
     scores, labels, weights = scores[counted], labels[counted], weights[counted]
     if method == "spline":

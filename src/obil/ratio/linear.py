@@ -32,6 +32,7 @@ def fit_linear(
     """
     n_classes = scores.shape[1]
     weights = as_counts(weights)
+    log_shares = np.log(class_shares(labels, weights, n_classes))
     if slope_sd is not None:
         own = ScoreUnit.plain(n_classes)
     else:  # without offsets a score of 0 means what it says
@@ -46,7 +47,6 @@ def fit_linear(
     to_offsets = np.zeros((n_classes, n_slopes + n_offsets))
     if n_offsets:
         to_offsets[1:, n_slopes:] = np.eye(free)
-    log_shares = np.log(class_shares(labels, weights, n_classes))
     likelihood = _Likelihood(scores, labels, weights, log_shares, to_slopes, to_offsets)
     mean = np.concatenate([np.ones(n_slopes), np.zeros(n_offsets)])
     # without a prior on the slope a trace of one remains, so that separable rows do not send it to infinity
