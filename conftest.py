@@ -7,8 +7,8 @@ from importlib.util import find_spec
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 collect_ignore_glob = [
-    *([] if find_spec("torch") else ["src/obil/bregman/*"]),
+    *([] if find_spec("torch") else ["src/obil/networks/*"]),
     *([] if find_spec("fastapi") else ["src/obil/service/*"]),
     *([] if find_spec("pyspark") else ["src/obil/spark/*"]),
-    *([] if find_spec("imblearn") else ["src/obil/problems/smote.py"]),
+    *([] if find_spec("imblearn") else ["src/obil/resampling/smote.py"]),
 ]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.data.gaussian_stream import GaussianClasses
-from obil.prior import Algorithm2, BayesBank, GridFilter
-from obil.prior.evidence import BinaryEvidence
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.trackers import Algorithm2, BayesBank, GridFilter
+from obil.trackers.evidence import BinaryEvidence
 
 
 def measure(settings: dict[str, Any]) -> dict[str, float]:

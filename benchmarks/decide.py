@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.policy import FBetaPolicy
-from obil.prior import BayesBank
-from obil.stream.online_classifier import OnlineClassifier
+from obil.online.online_classifier import OnlineClassifier
+from obil.policies import FBetaPolicy
+from obil.trackers import BayesBank
 
 
 def measure(settings: dict[str, Any]) -> dict[str, float]:

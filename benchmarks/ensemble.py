@@ -12,16 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from obil.arrays import FloatArray
-from obil.bregman.inputs import fit_feature_map
-from obil.bregman.losses import cross_entropy
-from obil.bregman.members import fit_network
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.recipes import NETWORK
-from obil.model.dense_network import DenseNetwork
-from obil.prior import BayesBank
-from obil.problems.associated import associated_problem
-from obil.stream.online_classifier import OnlineClassifier
+from obil.networks.inputs import fit_feature_map
+from obil.networks.losses import cross_entropy
+from obil.networks.members import fit_network
+from obil.online.online_classifier import OnlineClassifier
+from obil.resampling.associated import associated_problem
+from obil.serving.dense_network import DenseNetwork
+from obil.trackers import BayesBank
 
 
 def measure(settings: dict[str, Any]) -> dict[str, float]:

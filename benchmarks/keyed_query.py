@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel
 from obil.spark import stream
 
 SCHEMA = "site string, at long, id string, score double, truth long"

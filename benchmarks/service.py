@@ -16,11 +16,11 @@ from typing import IO, Any
 import numpy as np
 
 import obil
-from obil.data.gaussian_stream import GaussianClasses
-from obil.service.model_shelf import ModelShelf
-from obil.service.operations import Rows, Sender, StreamSettings
-from obil.service.stores import open_store
-from obil.service.stream_hub import StreamHub
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.service.storage.stores import open_store
+from obil.service.streams.model_registry import ModelRegistry
+from obil.service.streams.operations import Rows, Sender, StreamSettings
+from obil.service.streams.stream_hub import StreamHub
 
 HERE = Path(__file__).parent
 START_SECONDS = 60.0
@@ -41,7 +41,7 @@ def _save_models(folder: Path, settings: dict[str, Any]) -> np.ndarray:
     classes = GaussianClasses.spread(2.0, n_features=settings["n_features"])
     training = classes.draw(np.full(settings["training_rows"], 0.05), random_state=0)
     for name in ("views", "plain"):
-        model = obil.OBILClassifier(member="mlp", n_members=5, witnesses=name == "views", random_state=0)
+        model = obil.OBILClassifier(member="mlp", n_members=5, views=name == "views", random_state=0)
         obil.save(model.fit(training.features, training.labels), folder / name)
     return classes.draw(np.full(5_000, 0.05), random_state=1).features
 
@@ -91,7 +91,7 @@ def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str
     def open_hub() -> StreamHub:
         store = open_store(str(path))
         no_labels = StreamSettings(horizon=0)  # rows that wait for labels are not what is weighed
-        return StreamHub(store, ModelShelf(folder / model, store), defaults=no_labels, most_streams=256)
+        return StreamHub(store, ModelRegistry(folder / model, store), defaults=no_labels, most_streams=256)
 
     hub = open_hub()
     before = _size(folder, path.name)

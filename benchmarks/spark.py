@@ -21,15 +21,15 @@ from benchmarks.core_seconds import core_seconds
 from benchmarks.keyed_query import KeyedQuery, keyed_model
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posterior
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
-from obil.model.ratio_model import RatioModel
+from obil.online.decision_rule import DecisionRule
+from obil.online.online_classifier import HORIZON, OnlineClassifier
+from obil.serving.ratio_model import RatioModel
 from obil.spark import score
 from obil.spark.decision_columns import class_values
 from obil.spark.key_state import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
-from obil.stream.decision_rule import DecisionRule
-from obil.stream.online_classifier import HORIZON, OnlineClassifier
 
 CORES = 2
 # what docs/spark.md advises: Spark hands rows to Python in pieces too small for a model this fast

@@ -116,7 +116,7 @@ def ablation_tables(figures: dict[str, float], settings: dict[str, Any]) -> str:
     """Return the tables of the three ablations as Markdown."""
     parts = [
         f"F1 of the paper's ensemble (`OBILClassifier(member=\"paper\")`) with one part changed, over "
-        f"{settings['splits']} splits with {settings['test_share']:.0%} held out, mean ± standard deviation from split "
+        f"{settings['splits']} splits with {settings['test_size']:.0%} held out, mean ± standard deviation from split "
         f"to split. Streams of {settings['n_rows']:,} rows are drawn from the held-out rows at a multiple of the "
         f"training imbalance ratio Qp ({settings['draws']} draws). Rows are decided at equal costs (Qc = 1) with the "
         "prior that the tracker named holds at the time; the F1 policy takes the threshold that the model's own honest "

@@ -22,11 +22,11 @@ from experiments.spread import standard_deviation
 from experiments.temperature import paper_ways
 from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel
-from obil.policy import BoundPolicy, CostPolicy, FBetaPolicy
-from obil.prior import Algorithm2, BayesBank
-from obil.prior.tracker import CompiledTracker
+from obil.policies import BoundPolicy, CostPolicy, FBetaPolicy
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import Algorithm2, BayesBank
+from obil.trackers.tracker import CompiledTracker
 
 KEPT = ("f1", "cost", "thinned")
 CLAMP = 0.02  # the largest step of Algorithm 2, as the paper's experiments have it
@@ -48,7 +48,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit every variant on one split, and decide its streams in every way."""
-    split = split_set(cell["set"], cell["split"], settings["test_share"])
+    split = split_set(cell["set"], cell["split"], settings["test_size"])
     found: dict[str, float] = {}
     with one_thread():
         own = calibrated(fitted(split, n_members=OWN_MEMBERS), split.test)

@@ -22,8 +22,8 @@ from experiments.spread import standard_deviation
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import binary_log_thresholds
 from obil.bayes.regret import GaussianPair
-from obil.data import prior_paths
-from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.datasets import prior_paths
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 
 TRACKERS = (PRINTED, "bank", "SafeTracker", *FROM_HOLDOUT)
 METHODS = (ORACLE, *TRACKERS, "SMOTE")

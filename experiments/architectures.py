@@ -24,15 +24,15 @@ from experiments.cifar_stream import draw_rows
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray, IntArray
-from obil.bregman.settings import ModuleKind, Training
-from obil.data.real_sets import ImageSet, load_cora, load_fashion_mnist, load_sms_spam
-from obil.data.splits import stratified_split
-from obil.data.text import Vocabulary, tokens_of
+from obil.calibration.linear import fit_linear
+from obil.datasets.real_sets import ImageSet, load_cora, load_fashion_mnist, load_sms_spam
+from obil.datasets.splits import stratified_split
+from obil.datasets.text import Vocabulary, tokens_of
 from obil.errors import InvalidInputError
-from obil.model.heads import scores_of_outputs
-from obil.model.ratio_model import RatioModel
-from obil.prior import BayesBank
-from obil.ratio.linear import fit_linear
+from obil.networks.settings import ModuleKind, Training
+from obil.serving.heads import scores_of_outputs
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import BayesBank
 
 SHIRT = 6  # the class of Fashion-MNIST that is most often mistaken
 RAREST_SUBJECT = 6  # of Cora
@@ -86,7 +86,7 @@ Rows that calibrate are split off before any member sees the others:
 {cnn[calibration_share]:.0%} of {cnn[n_rows]:,} training images of Fashion-MNIST,
 {transformer[calibration_share]:.0%} of the training texts, {gnn[calibration_share]:.0%} of the training papers.
 Fashion-MNIST tests on its 10,000 test images; of the texts of SMS spam (equal texts on one side) and of the papers
-of Cora a random {train_share:.0%} train and the others test. The graph network sees all papers' words and citations,
+of Cora a random {train_size:.0%} train and the others test. The graph network sees all papers' words and citations,
 but no test paper's label.
 
 A row's class is drawn at the stream's prior, and the row *with replacement* among the test rows of that class. The
@@ -229,7 +229,7 @@ def torch_outputs(members: list[Any], rows: Any) -> FloatArray:
     """Return the pre-activations that the trained modules themselves give, (members, n) or (members, n, K)."""
     import torch  # only who trains needs it
 
-    from obil.bregman.members import inputs_of
+    from obil.networks.members import inputs_of
 
     with torch.inference_mode():
         networks = [member.fitted_network for member in members]
@@ -281,7 +281,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 def table(figures: dict[str, float], settings: Settings) -> str:
     """Write the figures as Markdown."""
-    text = PROTOCOL.format(**settings, train_share=1.0 - settings["test_share"])
+    text = PROTOCOL.format(**settings, train_size=1.0 - settings["test_size"])
     rows = []
     for name in settings["tasks"]:
         task = TASKS[name]
@@ -338,7 +338,7 @@ def _fashion(part: str) -> ImageSet:
 
 
 def _images(options: Settings, settings: Settings, seed: int) -> Sides:  # its test images are given
-    from obil.bregman.bodies import ConvNet
+    from obil.networks.architectures import ConvNet
 
     train, test = _fashion("train"), _fashion("test")
     chosen = np.random.default_rng(seed).choice(len(train.labels), options["n_rows"], replace=False)
@@ -352,12 +352,12 @@ def _images(options: Settings, settings: Settings, seed: int) -> Sides:  # its t
 
 
 def _texts(options: Settings, settings: Settings, seed: int) -> Sides:
-    from obil.bregman.bodies import TextTransformer
+    from obil.networks.architectures import TextTransformer
 
     data = load_sms_spam()
     texts = np.array(data.texts, dtype=object)
     groups = [" ".join(tokens_of(text)) for text in data.texts]
-    split = stratified_split(data.labels, test_share=settings["test_share"], random_state=seed, groups=groups)
+    split = stratified_split(data.labels, test_size=settings["test_size"], random_state=seed, groups=groups)
     words = Vocabulary.learn(texts[split.train])
     return Sides(
         words.encode(texts[split.train]),
@@ -369,10 +369,10 @@ def _texts(options: Settings, settings: Settings, seed: int) -> Sides:
 
 
 def _nodes(options: Settings, settings: Settings, seed: int) -> Sides:
-    from obil.bregman.bodies import GraphConvNet
+    from obil.networks.architectures import GraphConvNet
 
     data = load_cora()
-    split = stratified_split(data.labels, test_share=settings["test_share"], random_state=seed)
+    split = stratified_split(data.labels, test_size=settings["test_size"], random_state=seed)
     return Sides(
         split.train[:, None],
         data.labels[split.train],

@@ -10,13 +10,13 @@ from experiments.scenarios import SCENARIOS
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import binary_log_thresholds
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.calibration.calibrate import fit_calibrator
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.calibrators import Calibrator, LinearCalibrator
-from obil.prior import BayesBank
-from obil.ratio.calibrate import fit_calibrator
-from obil.stream.online_classifier import OnlineClassifier
-from obil.stream.prevalence import estimate_prior
+from obil.online.estimate_prior import estimate_prior
+from obil.online.online_classifier import OnlineClassifier
+from obil.serving.calibrators import Calibrator, LinearCalibrator
+from obil.trackers import BayesBank
 
 WAYS = ("affine", "temperature", "affine, balanced weights", "none")
 KINDS = ("margin", "probability")

@@ -12,8 +12,8 @@ import numpy as np
 
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
-from obil.data.named_sets import load_named
-from obil.data.real_sets import load_fashion_mnist
+from obil.datasets.named_sets import load_named
+from obil.datasets.real_sets import load_fashion_mnist
 from obil.errors import InvalidInputError
 
 SEPARATOR = " / "  # of the parts of a figure's name

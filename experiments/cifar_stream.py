@@ -17,8 +17,8 @@ from experiments.markdown import markdown_table
 from experiments.peers import FLHFTL, FTFWH, FTH, RLLS, ROGD
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.prior import BBSE, Algorithm2, BayesBank, FixedPrior, OnlineEM, WindowEM
-from obil.prior.tracker import CompiledTracker
+from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, OnlineEM, WindowEM
+from obil.trackers.tracker import CompiledTracker
 
 TEST_FILE, HOLDOUT_FILE = "cifar10_resnet18_logits_test.npz", "cifar10_resnet18_logits_val.npz"
 FROM_PRIOR: dict[str, Callable[..., CompiledTracker]] = {

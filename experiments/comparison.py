@@ -51,7 +51,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit one family and score its members; scores are nested by method."""
-    split = split_set(cell["set"], cell["split"], settings["test_share"])
+    split = split_set(cell["set"], cell["split"], settings["test_size"])
     data, family = prepare(split), cell["family"]
     started = time.perf_counter()
     with one_thread():
@@ -160,8 +160,8 @@ def _against_best(own: dict[str, FloatArray], key: str, name: str, settings: Set
     }
     best = max(values, key=lambda method: values[method].mean())
     others = [method for method in values if method != best]
-    share = settings["test_share"]
-    corrected_ = holm(np.array([corrected_two_sided(values[m] - values[best], test_share=share) for m in others]))
+    share = settings["test_size"]
+    corrected_ = holm(np.array([corrected_two_sided(values[m] - values[best], test_size=share) for m in others]))
     return {f"p.{key}.{best}.{name}": 1.0} | {
         f"p.{key}.{method}.{name}": float(p) for method, p in zip(others, corrected_, strict=True)
     }
@@ -174,10 +174,10 @@ def _planned(own: dict[str, FloatArray], key: str, name: str, settings: Settings
     """
     ours = own[f"{key}.{COMPARED['safe']}"]
     differences = {method: ours - own[f"{key}.{method}"] for method in PLANNED}
-    share = settings["test_share"]
+    share = settings["test_size"]
     tests = {
         "ranks": holm(np.array([signed_rank_p_value(d) for d in differences.values()])),
-        "overlap": holm(np.array([corrected_two_sided(d, test_share=share) for d in differences.values()])),
+        "overlap": holm(np.array([corrected_two_sided(d, test_size=share) for d in differences.values()])),
     }
     found = {f"lead.{key}.{method}.{name}": float(d.mean()) for method, d in differences.items()}
     for test, p_values in tests.items():
@@ -200,8 +200,8 @@ def _bounded(pooled: dict[str, dict[str, FloatArray]], settings: Settings) -> di
             gains = {name: own[f"{key}.{method}"] - own[f"{key}.{STATIC}"] for name, own in pooled.items()}
             every = np.concatenate(list(gains.values()))
             by_split = np.mean(list(gains.values()), axis=0)
-            share = settings["test_share"]
-            found[f"overlap.adapting.{factor}.{short}"] = corrected_two_sided(by_split, test_share=share)
+            share = settings["test_size"]
+            found[f"overlap.adapting.{factor}.{short}"] = corrected_two_sided(by_split, test_size=share)
             found[f"gain.adapting.{factor}.{short}"] = float(every.mean())
             found[f"p.adapting.{factor}.{short}"] = signed_rank_p_value(every, alternative="greater")
             for name, gain in gains.items():

@@ -43,7 +43,7 @@ def _legend(sets: Sequence[str], settings: Settings) -> str:
     absent = [SET_NAMES[name] for name in settings["sets"] if name not in sets]
     floor = 2.0 / 2.0 ** settings["splits"] * len(PLANNED)
     words = (
-        f"Means ± standard deviations over {settings['splits']} stratified splits ({settings['test_share']:.0%} held "
+        f"Means ± standard deviations over {settings['splits']} stratified splits ({settings['test_size']:.0%} held "
         "out; equal rows on one side, but for a point that holds over 5 % of them) and "
         f"{settings['draws']} streams of {settings['n_rows']:,} rows at each imbalance ratio, drawn from the held-out "
         "rows. Each row is decided with what was known before it, except by those marked †, which estimate the prior "

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.peers import FLHFTL, FTFWH, FTH, RLLS, ROGD
-from obil.data.gaussian_stream import Stream
-from obil.prior import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, WindowEM
-from obil.prior.confusion import confusion_of_votes
-from obil.prior.tracker import CompiledTracker
+from obil.datasets.gaussian_stream import Stream
+from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, WindowEM
+from obil.trackers.confusion import confusion_of_predictions
+from obil.trackers.tracker import CompiledTracker
 
 Contender = Callable[[float, Stream], CompiledTracker]
 
 
 def _inverted(start: float, holdout: Stream) -> CompiledTracker:
-    return Algorithm2(start, confusion=confusion_of_votes(holdout.log_ratios, holdout.labels))
+    return Algorithm2(start, confusion=confusion_of_predictions(holdout.log_ratios, holdout.labels))
 
 
 def _from_holdout(build: Callable[..., CompiledTracker], **settings: Any) -> Contender:

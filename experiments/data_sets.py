@@ -33,7 +33,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         "imbalance": (len(labels) - positives) / positives,
         "duplicates": int(data.features.duplicated().sum()),
         "incomplete": int(data.features.isna().any(axis=1).sum()),
-        "held_out": round(settings["test_share"] * positives),
+        "held_out": round(settings["test_size"] * positives),
     }
 
 

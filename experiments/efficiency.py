@@ -27,8 +27,8 @@ from obil.arrays import FloatArray
 from obil.bayes.posterior import log_ratios_from_posterior
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.prior import BBSE, PriorTracker
-from obil.prior.confusion import confusion_of_votes
+from obil.trackers import BBSE, PriorTracker
+from obil.trackers.confusion import confusion_of_predictions
 
 table = efficiency_page.table
 MILLISECONDS = 1_000.0
@@ -49,7 +49,7 @@ class BlackBox:
         """Train on the fitting rows, and count the votes on those that validate."""
         fitted, prior = network(seed).fit(data.rows[data.fit], data.labels[data.fit]), data.labels[data.fit].mean()
         honest = log_ratios_from_posterior(fitted.predict_proba(data.rows[data.validation]), float(prior))
-        votes = confusion_of_votes(honest, data.labels[data.validation], prior=float(prior), soft=True)
+        votes = confusion_of_predictions(honest, data.labels[data.validation], prior=float(prior), soft=True)
         return cls(fitted, float(prior), votes)
 
     def log_ratios(self, rows: FloatArray) -> FloatArray:
@@ -98,7 +98,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Return the fewest seconds of training, of scoring a row, and of adapting to one."""
-    split = split_set(settings["set"], cell["split"], settings["test_share"])
+    split = split_set(settings["set"], cell["split"], settings["test_size"])
     data = prepare(split)
     models: dict[str, Any] = {}
 

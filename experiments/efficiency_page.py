@@ -60,7 +60,7 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
         f"{', '.join(rounds)} rounds.\n"
     )
     follow_head = (
-        'Adapting to a row once it is scored; the paper\'s .01 ms are "per sample". BBSE is `obil.prior.BBSE`, which '
+        'Adapting to a row once it is scored; the paper\'s .01 ms are "per sample". BBSE is `obil.trackers.BBSE`: it '
         f"solves for the prior again after every row, here over the last {settings['batch_rows']:,}. The "
         f"columns x are over {VANILLA}'s time to score a row, one at a time or in a block.\n"
     )

@@ -8,7 +8,7 @@ from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 
 from obil.arrays import FloatArray
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 
 
 class FittedRatio(NamedTuple):

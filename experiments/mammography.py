@@ -21,16 +21,16 @@ from sklearn.svm import LinearSVC
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
-from obil.data.named_sets import NamedSet, load_named
-from obil.data.shift_protocol import shifted_streams
-from obil.data.splits import stratified_split
+from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.linear import SLOPE_SD, fit_linear
+from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.shift_protocol import shifted_streams
+from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.ratio_model import RatioModel
-from obil.prior import BayesBank
-from obil.prior.pass_search import estimate_from_rows
-from obil.ratio.calibrate import fit_calibrator
-from obil.ratio.linear import SLOPE_SD, fit_linear
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import BayesBank
+from obil.trackers.pass_search import estimate_from_rows
 
 NAME = "mammography"
 CALIBRATIONS = ("affine", "spline")
@@ -73,7 +73,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit one model on one split; recalibrate its held-out rows and track the prior of shifted streams."""
     data, seed = _data(), cell["split"]
     rows, labels = data.features.to_numpy(), data.labels.astype(np.int64)
-    split = stratified_split(labels, test_share=settings["test_share"], random_state=seed, rows=rows)
+    split = stratified_split(labels, test_size=settings["test_size"], random_state=seed, rows=rows)
     model = RatioClassifier(MODELS[cell["model"]](seed), random_state=seed).fit(rows[split.train], labels[split.train])
     held_out = labels[split.test]
     result: dict[str, Any] = {}

@@ -25,13 +25,13 @@ from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from experiments.significance import corrected_p_value
 from obil.arrays import FloatArray
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.named_sets import NamedSet, load_named
-from obil.data.splits import stratified_split
+from obil.calibration.linear import fit_linear
+from obil.calibration.reliability import calibration_error, reliability
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier
-from obil.ratio.linear import fit_linear
-from obil.ratio.reliability import calibration_error, reliability
 
 ANCHORS: dict[str, Callable[[int], Any]] = {
     "random forest": lambda seed: make_pipeline(_filled(), RandomForestClassifier(500, random_state=seed)),
@@ -89,7 +89,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     if data is None:
         raise InvalidInputError(f"{cell['set']} was at hand and is no more")
     rows, labels = data.features, data.labels.astype(np.int64)
-    train, test = stratified_split(labels, test_share=settings["test_share"], random_state=seed, rows=rows.to_numpy())
+    train, test = stratified_split(labels, test_size=settings["test_size"], random_state=seed, rows=rows.to_numpy())
     if cell["model"] in OURS:  # codes of categories become words: the ensemble then knows what they are
         rows = rows.assign(**{name: rows[name].astype(str) for name in data.categorical})
     else:
@@ -151,7 +151,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
         best = max(ANCHORS, key=lambda anchor: own[anchor].mean())
         share = next(r["share"] for cell, r in results if cell["set"] == name)
         difference = own["default"] - own[best]
-        p_value = corrected_p_value(difference, test_share=share)
+        p_value = corrected_p_value(difference, test_size=share)
         found |= {f"excess.{name}": float(difference.mean()), f"p.{name}": p_value}
         found[f"best.{name}"] = float(list(ANCHORS).index(best))
         excess.append(float(difference.mean()))
@@ -210,7 +210,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     ]
     ranking = (
         f"**AUPRC on held-out rows**, means over {settings['splits']} stratified, duplicate-safe splits with "
-        f"{settings['test_share']:.0%} held out (in brackets: standard deviation from split to split), and the seconds "
+        f"{settings['test_size']:.0%} held out (in brackets: standard deviation from split to split), and the seconds "
         "that a fit and its prediction take on a shared machine. `default` is `OBILClassifier()`: networks at the "
         "original balance, a line, boosters and a forest. `networks only` are its networks, cross-fitted; `mlp` the "
         "same networks on the paper's associated problems; `paper` its own networks. The other three are single "

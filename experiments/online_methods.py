@@ -6,10 +6,10 @@ import numpy as np
 
 from experiments.contenders import CONTENDERS
 from obil.arrays import FloatArray
-from obil.data.gaussian_stream import GaussianClasses, Stream
-from obil.prior import Algorithm2, BayesBank, FixedPrior, SafeTracker
-from obil.prior.algorithm2 import rate_for_horizon
-from obil.prior.tracker import CompiledTracker
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
+from obil.trackers import Algorithm2, BayesBank, FixedPrior, SafeTracker
+from obil.trackers.algorithm2 import rate_for_horizon
+from obil.trackers.tracker import CompiledTracker
 
 HOLDOUT_SEED = 1_000_003  # far from the seeds of the streams
 ORACLE = "oracle"

@@ -11,11 +11,11 @@ import pandas as pd
 from sklearn.metrics import average_precision_score
 
 from obil.arrays import FloatArray, IntArray
-from obil.data.named_sets import NamedSet, load_named
-from obil.data.shift_protocol import shifted_streams, thinned_rows
-from obil.data.splits import stratified_split
+from obil.calibration.reliability import calibration_error, reliability
+from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.shift_protocol import shifted_streams, thinned_rows
+from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
-from obil.ratio.reliability import calibration_error, reliability
 
 MEASURES = ("f1", "gmean", "auprc", "ece", "cost")
 SET_NAMES = {
@@ -86,13 +86,13 @@ def present_sets(names: list[str]) -> list[str]:
 
 
 @lru_cache(maxsize=2)
-def split_set(name: str, seed: int, test_share: float) -> SplitSet:
+def split_set(name: str, seed: int, test_size: float) -> SplitSet:
     """Return a set split by class, duplicates on one side; codes of categories are words."""
     data = named_set(name)
     if data is None:
         raise InvalidInputError(f"{name} was at hand and is no more")
     rows, labels = data.features, data.labels.astype(np.int64)
-    train, test = stratified_split(labels, test_share=test_share, random_state=seed, rows=rows.to_numpy())
+    train, test = stratified_split(labels, test_size=test_size, random_state=seed, rows=rows.to_numpy())
     rows = rows.assign(**{column: rows[column].astype(str) for column in data.categorical})
     return SplitSet(name, seed, rows.iloc[train], labels[train], rows.iloc[test], labels[test], tuple(data.categorical))
 

@@ -20,8 +20,8 @@ from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
 from obil.bayes.costs import binary_log_thresholds
 from obil.bayes.regret import GaussianPair
-from obil.data import prior_paths
-from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.datasets import prior_paths
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 
 pictures, table = regret_page.pictures, regret_page.table
 WALK_SEED = 5  # walk 0 is the drift of experiments/scenarios

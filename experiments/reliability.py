@@ -21,14 +21,14 @@ from experiments.runner import Cell, Settings
 from experiments.spread import standard_deviation
 from experiments.temperature import paper_ways
 from obil.arrays import FloatArray, IntArray
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.splits import stratified_split
+from obil.calibration.diagnose import calibration_figures
+from obil.calibration.gate import Gate
+from obil.calibration.reliability import reliability
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier
-from obil.model.holdout import Holdout
-from obil.ratio.diagnose import calibration_figures
-from obil.ratio.gate import Gate
-from obil.ratio.reliability import reliability
+from obil.serving.holdout import Holdout
 
 NAME, KNOWN = "mammography", "known"
 # edges of the diagram at the rows' own prior, where nearly all rows would share one of ten equal bins
@@ -57,7 +57,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Train every network, and measure its log ratios in every way of calibrating them."""
     seed = cell["seed"]
     rows, labels, truth = _known(seed, settings) if cell["data"] == KNOWN else (*loaded(NAME), None)
-    split = stratified_split(labels, test_share=settings["test_share"], random_state=seed, rows=rows)
+    split = stratified_split(labels, test_size=settings["test_size"], random_state=seed, rows=rows)
     compared = _thinned(labels[split.test], settings["rows_compared"], seed)
     kernel = kernel_log_ratios(rows[split.train], labels[split.train], rows[split.test][compared], settings, seed)
     reference = kernel if truth is None else truth[split.test][compared]
@@ -138,7 +138,7 @@ def _measures(log_ratios: FloatArray, labels: IntArray, prior: FloatArray, setti
     even_bins = np.zeros((3, n_bins))
     for row in reliability(expit(log_ratios[:, 1]), happened, rows.weights_at(EVEN), n_bins=n_bins):
         number = min(int(row.mean_posterior * n_bins), n_bins - 1)
-        even_bins[:, number] = row.weight, row.weight * row.mean_posterior, row.weight * row.observed_share
+        even_bins[:, number] = row.weight, row.weight * row.mean_posterior, row.weight * row.observed_rate
     return measured(log_ratios, labels, prior) | {
         "own_ece": calibration_figures(rows, prior, n_bins=n_bins).ece_equal_width,
         "refused": float(Gate().judge(rows).decision == "refuse"),

@@ -23,7 +23,7 @@ DRAWN = {
 
 def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
     """Write the figures as Markdown."""
-    share = settings["test_share"]
+    share = settings["test_size"]
     stuck = [
         f"{figures[f'{data}/squared_error/original/none/stuck']:.0%} of {count} on {where}"
         for data, count, where in (

@@ -10,21 +10,21 @@ from experiments.scenarios import SCENARIOS, SIX
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import Costs
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.calibrators import LinearCalibrator
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel, View
-from obil.model.scorers import ColumnScorer
 from obil.monitor import LabelShiftMonitor
-from obil.policy import CostPolicy
-from obil.prior import BayesBank, SafeTracker
-from obil.prior.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
-from obil.prior.view_guard import BLOCK_ROWS, QUIET_BLOCKS
-from obil.prior.witnesses import Witnesses
-from obil.stream.monitored_rows import MONITOR_TOLERANCE
-from obil.stream.online_classifier import OnlineClassifier
-from obil.stream.outcome_tally import MEMORY
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.reference_sample import MONITOR_TOLERANCE
+from obil.online.state.outcome_tally import MEMORY
+from obil.policies import CostPolicy
+from obil.serving.calibrators import LinearCalibrator
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel, View
+from obil.serving.scorers import ColumnScorer
+from obil.trackers import BayesBank, SafeTracker
+from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
+from obil.trackers.view_guard import BLOCK_ROWS, QUIET_BLOCKS
+from obil.trackers.view_reference import ViewReference
 
 PROBATION = BLOCK_ROWS * QUIET_BLOCKS  # rows
 SLOW_ROWS = 1_500.0  # pseudo-rows at the training prior of the slow bank that the safe tracker is held against
@@ -198,7 +198,7 @@ def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
         return np.stack([classes.log_ratios(features, subset=half) for half in halves], axis=1)
 
     model = exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
-    safe = SafeTracker(start, witnesses=Witnesses.of_model(model))
+    safe = SafeTracker(start, view_reference=ViewReference.of_model(model))
     slow, own = (
         BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=rows)
         for rows in (SLOW_ROWS, SLOW_START_ROWS)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from obil.arrays import FloatArray
-from obil.data import prior_paths
+from obil.datasets import prior_paths
 
 SCENARIOS: dict[str, Callable[[int], FloatArray]] = {
     ".001": lambda n: prior_paths.constant(n, 0.001),

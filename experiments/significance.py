@@ -9,29 +9,29 @@ from scipy.stats import wilcoxon
 from obil.arrays import FloatArray
 
 
-def corrected_p_value(differences: FloatArray, *, test_share: float) -> float:
+def corrected_p_value(differences: FloatArray, *, test_size: float) -> float:
     """Return the one-sided p value that the mean difference is below 0, for splits that overlap (Nadeau, Bengio 2003).
 
-    >>> round(corrected_p_value(np.array([-1.0, -1.2, -0.8]), test_share=0.3), 3)
+    >>> round(corrected_p_value(np.array([-1.0, -1.2, -0.8]), test_size=0.3), 3)
     0.015
     """
     n = len(differences)
     variance = float(differences.var(ddof=1))
     if n < 2 or variance == 0.0:
         return float(differences.mean() >= 0.0)
-    statistic = differences.mean() / np.sqrt(variance * (1.0 / n + test_share / (1.0 - test_share)))
+    statistic = differences.mean() / np.sqrt(variance * (1.0 / n + test_size / (1.0 - test_size)))
     return float(student.cdf(statistic, n - 1))
 
 
-def corrected_two_sided(differences: FloatArray, *, test_share: float) -> float:
+def corrected_two_sided(differences: FloatArray, *, test_size: float) -> float:
     """Return the two-sided p value of the same test; 1 where nothing differs.
 
-    >>> corrected_two_sided(np.zeros(10), test_share=0.3)
+    >>> corrected_two_sided(np.zeros(10), test_size=0.3)
     1.0
     """
     if not differences.any():
         return 1.0
-    below = corrected_p_value(differences, test_share=test_share)
+    below = corrected_p_value(differences, test_size=test_size)
     return min(2.0 * min(below, 1.0 - below), 1.0)
 
 

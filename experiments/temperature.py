@@ -12,7 +12,7 @@ from scipy.special import logit
 
 from experiments.choices.measures import calibrated_ways
 from obil.arrays import FloatArray, IntArray
-from obil.model.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS, SIX
 from obil.arrays import FloatArray
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses, Stream
-from obil.prior import BayesBank
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
+from obil.trackers import BayesBank
 
 REGRET_TRACKERS = ("bank", "one endless filter", "Algorithm 2, as printed")
 BIAS_TRACKERS = ("bank", "Algorithm 2, as printed", "Algorithm 2, frequency inverted")

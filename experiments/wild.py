@@ -16,12 +16,12 @@ from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.posterior import posteriors_at
-from obil.data.named_sets import NamedSet, load_named
+from obil.datasets.named_sets import NamedSet, load_named
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.prior import Algorithm2, BayesBank, FixedPrior
-from obil.prior.tracker import CompiledTracker
-from obil.stream.online_classifier import OnlineClassifier
+from obil.online.online_classifier import OnlineClassifier
+from obil.trackers import Algorithm2, BayesBank, FixedPrior
+from obil.trackers.tracker import CompiledTracker
 
 WITH_DATES = ", dates kept"  # a variant of a set
 DATES = ("year", "month", "day")
@@ -34,7 +34,7 @@ TRACKERS: dict[str, Callable[[], CompiledTracker | None]] = {
     SAFE: lambda: None,  # the default
 }
 
-PROTOCOL = """**Real streams in time order.** The first {train_share:.0%} of the rows fit a `RatioClassifier` (gradient
+PROTOCOL = """**Real streams in time order.** The first {train_size:.0%} of the rows fit a `RatioClassifier` (gradient
 boosting, `views=True`, folds in time); the others come in time order. Every tracker gets the same log ratios and starts
 at the training prior. Each figure is relative to the static model, which stays at the training prior: below 1 is a
 gain, above 1 is harm. cost: each error costs 1. cost (5): a missed positive costs 5. The local oracle is told the true
@@ -82,7 +82,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Decide the stream of one set in every way that uses these labels; return the measures of each."""
-    deployed = _deployed(cell["set"], float(settings["train_share"]), int(settings["most_rows"]))
+    deployed = _deployed(cell["set"], float(settings["train_size"]), int(settings["most_rows"]))
     rate, delay = float(cell["rate"]), int(cell["delay"])
     if rate == 0.0:
         return _without_labels(deployed, settings)
@@ -233,11 +233,11 @@ def local_prior(labels: IntArray, window: int) -> FloatArray:
 
 
 @lru_cache(maxsize=1)
-def _deployed(name: str, train_share: float, most_rows: int) -> Deployed:
+def _deployed(name: str, train_size: float, most_rows: int) -> Deployed:
     data = _data(_set_of(name))
     dates = [] if name.endswith(WITH_DATES) else [column for column in DATES if column in data.features]
     n_rows = min(len(data.labels), most_rows)
-    n_train = int(n_rows * train_share)
+    n_train = int(n_rows * train_size)
     features, labels = data.features.iloc[:n_rows].drop(columns=dates), data.labels[:n_rows].astype(np.int64)
     words = list(data.categorical)
     encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)

@@ -11,11 +11,11 @@ from sklearn.metrics import average_precision_score
 from obil.bayes.costs import log_threshold
 from obil.bayes.posterior import log_ratios_from_posterior, posterior
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
-from obil.prior import Algorithm2, BayesBank, GridFilter
-from obil.prior.algorithm2 import rate_for_drift, rate_for_drift_and_noise, rate_for_horizon
-from obil.problems.associated import associated_problem
-from obil.ratio.linear import fit_linear
+from obil.calibration.linear import fit_linear
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.resampling.associated import associated_problem
+from obil.trackers import Algorithm2, BayesBank, GridFilter
+from obil.trackers.algorithm2 import rate_for_drift, rate_for_drift_and_noise, rate_for_horizon
 
 DRIFTS = np.logspace(-14, -8, 9)  # small, so that the leading power shows
 

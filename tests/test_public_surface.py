@@ -14,7 +14,7 @@ import pytest
 
 import obil
 
-CORE = ("obil.arrays", "obil.compiled", "obil.errors", "obil.bayes", "obil.data", "obil.prior")
+CORE = ("obil.arrays", "obil.compiled", "obil.errors", "obil.bayes", "obil.datasets", "obil.trackers")
 HEAVY = ("numba", "sklearn", "torch", "matplotlib")
 
 

@@ -13,10 +13,10 @@ from experiments.peers import RLLS
 from experiments.protocol import Arrivals, Decider, Judged
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.model.holdout import Holdout
-from obil.policy import FBetaPolicy
-from obil.prior import BBSE, PriorTracker
-from obil.prior.pass_search import estimate_from_rows
+from obil.policies import FBetaPolicy
+from obil.serving.holdout import Holdout
+from obil.trackers import BBSE, PriorTracker
+from obil.trackers.pass_search import estimate_from_rows
 
 Estimate = Callable[[FloatArray], float]  # the log ratios of a batch, (n, 2) -> its prior
 

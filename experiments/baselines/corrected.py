@@ -15,7 +15,7 @@ from experiments.baselines.trained import VANILLA
 from experiments.baselines.tuning import Tuned, fitted_or_none
 from experiments.protocol import Arrivals, Decider, Judged
 from obil.arrays import FloatArray, IntArray
-from obil.ratio.linear import fit_linear
+from obil.calibration.linear import fit_linear
 
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0)
 FOLDS = 5

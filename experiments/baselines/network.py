@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from experiments.protocol import SplitSet
 from obil.arrays import FloatArray, IntArray
-from obil.data.splits import stratified_split
+from obil.datasets.splits import stratified_split
 
 HIDDEN = (128, 64, 32)
 EPOCHS = 50
@@ -42,7 +42,7 @@ def prepare(split: SplitSet) -> Prepared:
     for_trees = make_column_transformer(("passthrough", numbers), (words, categories))
     rows, test = _encoded(for_networks, split)
     unfilled, unfilled_test = _encoded(for_trees, split)
-    parts = stratified_split(split.train_labels, test_share=0.25, random_state=split.seed, rows=rows)
+    parts = stratified_split(split.train_labels, test_size=0.25, random_state=split.seed, rows=rows)
     return Prepared(rows, unfilled, split.train_labels, parts.train, parts.test, test, unfilled_test)
 
 

@@ -14,9 +14,9 @@ from obil.bayes.costs import EQUAL_COSTS
 from obil.bayes.posterior import posteriors_at
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.ratio_model import RatioModel, as_ratio_model
-from obil.policy import CostPolicy, FBetaPolicy, Policy
-from obil.prior import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker
+from obil.policies import CostPolicy, FBetaPolicy, Policy
+from obil.serving.ratio_model import RatioModel, as_ratio_model
+from obil.trackers import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker
 
 Follow = Callable[[RatioModel, float], PriorTracker]  # a model and the true prior, which only an oracle looks at
 

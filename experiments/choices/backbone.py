@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from experiments.choices.measures import Measures, calibrated_ways, measured, prior_at
-from obil.bregman.bodies import ConvNet
-from obil.bregman.losses import named_loss
-from obil.bregman.settings import ModuleKind, Training
-from obil.bregman.training import TrainingRows, reproducible, train
-from obil.data.real_sets import ImageSet, load_fashion_mnist
+from obil.datasets.real_sets import ImageSet, load_fashion_mnist
 from obil.estimators.obil_classifier import OBILClassifier
+from obil.networks.architectures import ConvNet
+from obil.networks.losses import named_loss
+from obil.networks.settings import ModuleKind, Training
+from obil.networks.training import TrainingRows, reproducible, train
 
 LEARNED = (0, 1, 5, 7, 8)  # T-shirt, trouser, sandal, sneaker, bag: what the backbone was trained on
 POSITIVE, NEGATIVE = 6, (2, 3, 4, 9)  # shirt; pullover, dress, coat, ankle boot

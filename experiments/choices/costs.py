@@ -7,9 +7,9 @@ from scipy.special import expit, logit
 
 from experiments.choices.measures import Measures, calibrated_ways, draw_fresh, draw_training
 from obil.arrays import FloatArray
-from obil.bregman.losses import cost_weighted_squared_error
-from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.estimators.obil_classifier import OBILClassifier
+from obil.networks.losses import cost_weighted_squared_error
 
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:

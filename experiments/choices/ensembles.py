@@ -9,15 +9,15 @@ import numpy as np
 from experiments.choices.losses import loaded
 from experiments.choices.measures import Measures, measured, prior_at
 from obil.arrays import FloatArray, IntArray
-from obil.bregman.members import as_loss
-from obil.data.splits import stratified_split
-from obil.estimators.ensemble_fit import Member, Opinions, Options, Plan, fit_members, variance_of
+from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.linear import SLOPE_SD
+from obil.datasets.splits import stratified_split
+from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, variance_of
 from obil.estimators.fusion import fuse
 from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import NETWORK, TREES
-from obil.problems.associated import class_ratio, target_ratios
-from obil.ratio.calibrate import fit_calibrator
-from obil.ratio.linear import SLOPE_SD
+from obil.networks.members import as_loss
+from obil.resampling.associated import class_ratio, target_ratios
 
 SUBSETS = {1: [0], 3: [0, 2, 4], 5: [*range(5)], 7: [*range(7)], 10: [*range(10)]}  # of the list of ratios, cycled
 
@@ -58,7 +58,7 @@ class _Fitted:
     """Members with what they say of honest rows, and the rows to measure by."""
 
     members: list[Member]
-    opinions: Opinions
+    opinions: MemberScores
     seconds: list[float]  # to fit each
     variance_seconds: list[float]  # to make its dropout passes
     honest: LabelledRows
@@ -70,11 +70,11 @@ class _Fitted:
     def of(cls, name: str, seed: int, family: str, n_passes: int) -> "_Fitted":
         """Fit ten networks on undersampled problems, or five on others, on 80 % of the training rows of a split."""
         X, labels = loaded(name)
-        split = stratified_split(labels, test_share=0.3, random_state=seed, rows=X)
+        split = stratified_split(labels, test_size=0.3, random_state=seed, rows=X)
         count = len(split.train)
         numbers = np.arange(count)
         rows = LabelledRows(X[split.train], labels[split.train], np.ones(count), np.arange(2), (), numbers, count)
-        inner = stratified_split(rows.labels, test_share=0.2, random_state=seed, rows=rows.X)
+        inner = stratified_split(rows.labels, test_size=0.2, random_state=seed, rows=rows.X)
         ratio = class_ratio(rows.labels[inner.train], n_classes=2)
         if family == "original":
             plans = [*[Plan(NETWORK, None)] * 5, *(Plan(kind, None, 1 + TREES.index(kind)) for kind in TREES)]
@@ -102,7 +102,7 @@ class _Fitted:
             passes.append(time.process_time())
         return cls(
             members,
-            Opinions(opinions.rows, opinions.scores, np.stack(variances, axis=1)),
+            MemberScores(opinions.rows, opinions.scores, np.stack(variances, axis=1)),
             np.diff(marks).tolist(),
             np.diff(passes).tolist(),
             honest,
@@ -115,7 +115,7 @@ class _Fitted:
         """Fuse the chosen members and calibrate on the honest rows; measure the test rows."""
         started = time.process_time()
         variances = self.opinions.variances
-        opinions = Opinions(
+        opinions = MemberScores(
             self.opinions.rows,
             self.opinions.scores[:, chosen],
             None if variances is None or how != "dropout" else variances[:, chosen],

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from experiments.choices.measures import FRESH_SEED, Measures, draw_fresh, draw_training, prior_at
 from obil.arrays import FloatArray
-from obil.bregman.losses import BinaryLoss, named_loss
-from obil.bregman.mlp import MLP
-from obil.bregman.training import loss_of, reproducible
-from obil.data.gaussian_stream import GaussianClasses
-from obil.model.holdout import Holdout
-from obil.ratio.diagnose import calibration_figures
+from obil.calibration.diagnose import calibration_figures
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.networks.losses import BinaryLoss, named_loss
+from obil.networks.mlp import MLP
+from obil.networks.training import loss_of, reproducible
+from obil.serving.holdout import Holdout
 
 SATURATED = -6.0  # z of every row: a posterior of sigmoid(-12), 6 in a million
 WORST = -1.0  # as much lost as there was to gain; what is worse, or not finite any more, counts as that

@@ -8,9 +8,9 @@ from sklearn.metrics import roc_auc_score
 
 from experiments.choices.measures import Measures, calibrated_ways, draw_fresh, draw_training, measured, prior_at
 from obil.arrays import FloatArray, IntArray
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.named_sets import load_named
-from obil.data.splits import stratified_split
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.named_sets import load_named
+from obil.datasets.splits import stratified_split
 from obil.estimators.obil_classifier import OBILClassifier
 
 LEAST_AREA = 0.7  # under the ROC: a network with less has learned next to nothing
@@ -55,7 +55,7 @@ def _known(settings: dict[str, Any], seed: int) -> tuple[Rows, Rows, FloatArray 
 
 def _named(name: str, seed: int) -> tuple[Rows, Rows, FloatArray | None]:
     rows, labels = loaded(name)
-    split = stratified_split(labels, test_share=0.3, random_state=seed, rows=rows)
+    split = stratified_split(labels, test_size=0.3, random_state=seed, rows=rows)
     return (rows[split.train], labels[split.train]), (rows[split.test], labels[split.test]), None
 
 

@@ -4,13 +4,13 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from obil.arrays import FloatArray, IntArray
-from obil.data.gaussian_stream import GaussianClasses, Stream
-from obil.model.calibrators import LinearCalibrator
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel
-from obil.ratio.calibrate import fit_calibrator
-from obil.ratio.diagnose import calibration_figures
-from obil.ratio.recalibration import recalibration
+from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.diagnose import calibration_figures
+from obil.calibration.recalibration import recalibration
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
+from obil.serving.calibrators import LinearCalibrator
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
 
 FRESH_SEED = 5_000_011  # far from those of training rows
 EVEN = np.array([0.5, 0.5])

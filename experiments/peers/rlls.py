@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from experiments.peers.windowed import WindowedPeer
 from obil.arrays import FloatArray, PriorLike, require_in
-from obil.prior.tracker import as_count
+from obil.trackers.tracker import as_count
 
 
 class RLLS(WindowedPeer):

@@ -9,8 +9,8 @@ from experiments.peers.simplex import project_to_simplex
 from experiments.peers.voting import VotingPeer
 from obil.arrays import FloatArray, IntArray, PriorLike, as_labels, as_log_ratios, require_in, require_same_length
 from obil.compiled import compiled
-from obil.prior.confusion import confusion_of_votes
-from obil.prior.tracker import as_count
+from obil.trackers.confusion import confusion_of_predictions
+from obil.trackers.tracker import as_count
 
 
 class ROGDMemory(NamedTuple):
@@ -85,7 +85,7 @@ class ROGD(VotingPeer):
         """Build the peer from held-out rows: all of them for the confusion, `n_holdout` for the gradient."""
         rows = as_log_ratios(log_ratios)
         true = as_labels(labels, n_classes=rows.shape[1])
-        confusion = confusion_of_votes(rows, true, prior=prior)
+        confusion = confusion_of_predictions(rows, true, prior=prior)
         per_class = max(1, as_count("n_holdout", n_holdout) // rows.shape[1])
         shuffled = np.random.default_rng(random_state).permutation(true.size)
         chosen = np.concatenate([shuffled[true[shuffled] == k][:per_class] for k in range(rows.shape[1])])

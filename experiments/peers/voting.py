@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
 from obil.errors import InvalidStateError
-from obil.prior.confusion import confusion_of_votes, inverse_of_confusion
-from obil.prior.tracker import CompiledTracker
+from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusion
+from obil.trackers.tracker import CompiledTracker
 
 
 class VotingPeer(CompiledTracker):
@@ -38,7 +38,7 @@ class VotingPeer(CompiledTracker):
         cls, log_ratios: npt.ArrayLike, labels: npt.ArrayLike, *, prior: PriorLike, **settings: Any
     ) -> Self:
         """Build the peer from held-out log ratios (n, K) and class numbers (n,), voting at `prior`."""
-        confusion = confusion_of_votes(as_log_ratios(log_ratios), labels, prior=prior)
+        confusion = confusion_of_predictions(as_log_ratios(log_ratios), labels, prior=prior)
         return cls(prior, confusion=confusion, training_prior=prior, **settings)
 
     def _begin(self, start: FloatArray) -> Any:

@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 
 from experiments.choices.losses import loaded
 from obil.arrays import FloatArray, IntArray
-from obil.data.shift_protocol import ShiftedStream, shifted_streams
-from obil.data.splits import stratified_split
+from obil.datasets.shift_protocol import ShiftedStream, shifted_streams
+from obil.datasets.splits import stratified_split
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.ratio_model import RatioModel
-from obil.policy import FBetaPolicy
-from obil.prior import BBSE, Algorithm2, BayesBank, SafeTracker
+from obil.policies import FBetaPolicy
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import BBSE, Algorithm2, BayesBank, SafeTracker
 
 OURS = ("Algorithm 2", "bank", "safe")
 RIVALS = ("BBSE", "SMOTE")
@@ -48,10 +48,10 @@ class Arrivals(NamedTuple):
 
 
 @lru_cache(maxsize=2)
-def fitted(name: str, split: int, test_share: float) -> Fitted:
+def fitted(name: str, split: int, test_size: float) -> Fitted:
     """Fit the booster wrapped with its views, and the booster on rows that SMOTE balanced, on one split of a set."""
     rows, labels = loaded(name)
-    train, test = stratified_split(labels, test_share=test_share, random_state=split, rows=rows)
+    train, test = stratified_split(labels, test_size=test_size, random_state=split, rows=rows)
     booster = HistGradientBoostingClassifier(random_state=split)
     filled = SimpleImputer(strategy="median", keep_empty_features=True)
     model = RatioClassifier(make_pipeline(filled, booster), views=True, random_state=split)

@@ -8,11 +8,11 @@ import numpy as np
 from experiments.safety import exact_model
 from obil.arrays import FloatArray
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.prior_paths import bounded_walk
-from obil.prior import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker, WindowEM
-from obil.prior.algorithm2 import rate_for_drift
-from obil.prior.witnesses import Witnesses
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.prior_paths import bounded_walk
+from obil.trackers import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker, WindowEM
+from obil.trackers.algorithm2 import rate_for_drift
+from obil.trackers.view_reference import ViewReference
 
 
 class Known(NamedTuple):
@@ -20,7 +20,7 @@ class Known(NamedTuple):
 
     start: float
     drift: float  # a row
-    witnesses: Witnesses
+    view_reference: ViewReference
     mean: float  # of the path
 
 
@@ -28,7 +28,7 @@ TRACKERS: dict[str, Callable[[Known], PriorTracker]] = {
     "Algorithm 2": lambda known: Algorithm2(known.start),
     "Algorithm 2, rate sqrt(drift)": lambda known: Algorithm2(known.start, rate=rate_for_drift(known.drift)),
     "bank": lambda known: BayesBank(known.start),
-    "safe": lambda known: SafeTracker(known.start, witnesses=known.witnesses),
+    "safe": lambda known: SafeTracker(known.start, view_reference=known.view_reference),
     "window EM 20": lambda known: WindowEM(known.start, window=20),
     "window EM 200": lambda known: WindowEM(known.start, window=200),
     "mean of the path": lambda known: FixedPrior(known.mean),
@@ -48,7 +48,7 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
 
     held_out = classes.draw(np.full(settings["drift_holdout"], start), random_state=HOLDOUT_SEED + seed)
     model = exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
-    witnesses, pair = Witnesses.of_model(model), GaussianPair(settings["separation"])
+    view_reference, pair = ViewReference.of_model(model), GaussianPair(settings["separation"])
     found: dict[str, Any] = {}
     for drift in settings["drifts"]:
         truth = bounded_walk(
@@ -57,7 +57,7 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
             high=settings["highest_prior"], random_state=seed,
         )  # fmt: skip
         stream = classes.draw(truth, random_state=seed)
-        known = Known(start, drift, witnesses, float(truth.mean()))
+        known = Known(start, drift, view_reference, float(truth.mean()))
         views = views_of(stream.features)
         found[f"{drift:g}"] = {
             name: 100.0 * pair.excess(make(known).update_many(stream.log_ratios, views=views)[:, 1], truth)

@@ -9,11 +9,11 @@ from scipy.special import expit
 from experiments.choices.measures import EVEN
 from experiments.stress.contest import Arrivals, f1, fitted, means_at, scored, scores_of_methods, streams_of
 from obil.arrays import FloatArray
-from obil.model.calibrators import LinearCalibrator
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel
-from obil.ratio.gate import Gate
-from obil.ratio.reliability import calibration_error, reliability
+from obil.calibration.gate import Gate
+from obil.calibration.reliability import calibration_error, reliability
+from obil.serving.calibrators import LinearCalibrator
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
 
 VERDICTS = ("deploy", "warn", "refuse", "too few")
 
@@ -47,7 +47,7 @@ STRENGTHS = np.linspace(0.0, 12.0, 241)
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return, for each family and step, calibration error, the gate's verdict, and by factor the F1 of every method."""
-    part = fitted(cell["set"], cell["split"], settings["test_share"])
+    part = fitted(cell["set"], cell["split"], settings["test_size"])
     streams = list(streams_of(part, settings, cell["split"]))
     seen = [scored(part, part.rows[stream.rows], part.labels[stream.rows], stream.prior) for stream in streams]
     resampled = part.resampled.predict(part.rows) == 1

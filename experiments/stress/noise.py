@@ -7,17 +7,17 @@ import numpy as np
 
 from experiments.stress.contest import Fitted, f1, fitted, means_at, scored, scores_of_methods, streams_of
 from obil.arrays import FloatArray, IntArray
-from obil.data.shift_protocol import thinned_rows
-from obil.model.holdout import Holdout
+from obil.datasets.shift_protocol import thinned_rows
 from obil.monitor import LabelShiftMonitor
-from obil.stream.monitored_rows import watch_over
+from obil.online.reference_sample import monitor_for
+from obil.serving.holdout import Holdout
 
 NOISE_SEED = 6_000_101
 
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return, for each amount of noise, by factor, the mean F1 of every method and the share of alarms."""
-    part = fitted(cell["set"], cell["split"], settings["test_share"])
+    part = fitted(cell["set"], cell["split"], settings["test_size"])
     gathered: dict[str, list[tuple[float, dict[str, float]]]] = _alarms_without_repeats(part, cell["split"], settings)
     for number, stream in enumerate(streams_of(part, settings, cell["split"])):
         labels = part.labels[stream.rows]
@@ -38,7 +38,7 @@ def _noisy(part: Fitted, rows: IntArray, seed: list[int], settings: dict[str, An
 
 def _alarms(part: Fitted, log_ratios: FloatArray, held_out: Holdout | None = None) -> float:
     """Return 1 if a monitor alarms: the one an `OnlineClassifier` has, or an exact one on other held-out rows."""
-    monitor = watch_over(part.model) if held_out is None else LabelShiftMonitor(held_out)
+    monitor = monitor_for(part.model) if held_out is None else LabelShiftMonitor(held_out)
     monitor.update_many(log_ratios)
     return float(not monitor.trusted)
 

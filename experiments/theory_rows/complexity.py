@@ -17,7 +17,7 @@ from experiments.theory_rows.row import (
     judged,
     named,
 )
-from obil.prior import Algorithm2, BayesBank
+from obil.trackers import Algorithm2, BayesBank
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:

@@ -20,8 +20,8 @@ from experiments.theory_rows.row import (
     named,
 )
 from obil.bayes.posterior import posterior
-from obil.data.gaussian_stream import GaussianClasses
-from obil.prior import Algorithm2, BayesBank
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.trackers import Algorithm2, BayesBank
 
 CONFIDENCE = 0.9
 EDGE = 1e-7  # a fixed point below this is a collapse

@@ -11,8 +11,8 @@ from torch import Tensor
 from experiments.theory_rows.losses import RIGHT, TOLERANCE
 from experiments.theory_rows.row import Figures, Measured, Settings
 from obil.arrays import FloatArray
-from obil.bregman.check_loss import PROBABILITIES, LossReport, check_loss
-from obil.bregman.losses import (
+from obil.networks.check_loss import PROBABILITIES, LossReport, check_loss
+from obil.networks.losses import (
     bregman_loss,
     cost_weighted_squared_error,
     cross_entropy,
@@ -22,8 +22,8 @@ from obil.bregman.losses import (
     printed_logistic,
     squared_error,
 )
-from obil.bregman.minimisers import minimisers
-from obil.bregman.user_loss import UserLoss
+from obil.networks.minimisers import minimisers
+from obil.networks.user_loss import UserLoss
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

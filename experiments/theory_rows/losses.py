@@ -69,7 +69,7 @@ def _cross_entropy_verdict(figures: Figures) -> str:
     return judged(HOLDS, "it does not have the form")
 
 
-_CHECKS = "bregman/test_check_loss.py"
+_CHECKS = "networks/test_check_loss.py"
 ROWS = (
     Row(
         name="proper scoring (Savage)",
@@ -111,7 +111,7 @@ ROWS = (
             f"{f['minimiser_at_0.9']:.3f}"
         ),
         verdict=_squared_verdict,
-        shown_by=("bregman/test_losses.py::test_the_derivative_is_the_curvature_times_the_error",),
+        shown_by=("networks/test_losses.py::test_the_derivative_is_the_curvature_times_the_error",),
     ),
     Row(
         name="logistic loss",
@@ -136,6 +136,6 @@ ROWS = (
             f"{f['difference']:.0e}"
         ),
         verdict=_cross_entropy_verdict,
-        shown_by=("bregman/test_losses.py::test_cross_entropy_is_the_logistic_loss_and_torchs_own",),
+        shown_by=("networks/test_losses.py::test_cross_entropy_is_the_logistic_loss_and_torchs_own",),
     ),
 )

@@ -33,8 +33,8 @@ from experiments.theory_rows.row import (
 from obil.arrays import FloatArray
 from obil.bayes.costs import binary_log_thresholds
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
-from obil.prior import BayesBank
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.trackers import BayesBank
 
 CENTRE = 0.3  # p0
 

@@ -16,9 +16,9 @@ from experiments.theory_rows.row import (
 )
 from obil.arrays import FloatArray
 from obil.bayes.posterior import log_ratios_from_posterior, posterior, posteriors_at
-from obil.data.gaussian_stream import GaussianClasses
-from obil.prior import Algorithm2, BayesBank
-from obil.prior.algorithm2 import rate_for_horizon
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.trackers import Algorithm2, BayesBank
+from obil.trackers.algorithm2 import rate_for_horizon
 
 SEPARATION = 2.5  # between any two of the classes
 
@@ -153,7 +153,7 @@ ROWS = (
         measure=measure_many,
         measured=_many_measured,
         verdict=_many_verdict,
-        shown_by=("prior/test_bayes_bank.py::test_finds_the_prior_of_three_classes",),
+        shown_by=("trackers/test_bayes_bank.py::test_finds_the_prior_of_three_classes",),
     ),
     Row(
         name="one against the rest",

@@ -26,10 +26,10 @@ from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import log_threshold
 from obil.bayes.error_bounds import printed_ratio_error_bound, ratio_error_bound, relative_ratio_error
 from obil.bayes.posterior import log_ratios_from_posterior, posterior
-from obil.data.gaussian_stream import GaussianClasses
-from obil.model.holdout import Holdout
-from obil.problems.associated import AssociatedProblem, associated_problem
-from obil.ratio.diagnose import calibration_figures
+from obil.calibration.diagnose import calibration_figures
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.resampling.associated import AssociatedProblem, associated_problem
+from obil.serving.holdout import Holdout
 
 ERRORS = (0.01, 0.05, 0.1)  # of a posterior
 Fit = Callable[[FloatArray, IntArray, AssociatedProblem, FloatArray, int], FloatArray]
@@ -240,7 +240,7 @@ ROWS = (
         verdict=_calibration_verdict,
         shown_by=(
             "bayes/test_error_bounds.py::test_a_calibration_error_below_five_hundredths_does_not_keep_the_ratio_within_fifteen_percent",
-            "ratio/test_diagnose.py::test_calibration_error_at_a_rare_prior_is_vacuous_and_at_one_half_it_is_not",
+            "calibration/test_diagnose.py::test_calibration_error_at_a_rare_prior_is_vacuous_and_at_one_half_it_is_not",
         ),
     ),
 )

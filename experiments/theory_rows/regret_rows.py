@@ -21,10 +21,10 @@ from experiments.theory_rows.tracking import up_and_down
 from obil.arrays import FloatArray
 from obil.bayes.costs import binary_log_thresholds
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.prior_paths import sine
-from obil.prior import Algorithm2, BayesBank, FixedPrior, OnlineEM
-from obil.prior.algorithm2 import rate_for_horizon
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.prior_paths import sine
+from obil.trackers import Algorithm2, BayesBank, FixedPrior, OnlineEM
+from obil.trackers.algorithm2 import rate_for_horizon
 
 MARGINS = np.logspace(-4.0, 0.0, 41)  # Delta of the margin condition
 

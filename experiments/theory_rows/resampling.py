@@ -22,10 +22,10 @@ from experiments.theory_rows.row import (
     named,
 )
 from obil.arrays import FloatArray, IntArray
-from obil.data.gaussian_stream import GaussianClasses
-from obil.problems.associated import associated_problem
-from obil.problems.smote import ratio_distortion
-from obil.ratio.linear import fit_linear
+from obil.calibration.linear import fit_linear
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.resampling.associated import associated_problem
+from obil.resampling.smote import ratio_distortion
 
 SEPARATION = 1.5
 THINNED_FROM = 10  # negatives a positive before thinning
@@ -142,8 +142,8 @@ ROWS = (
         ),
         verdict=_smote_verdict,
         shown_by=(
-            "problems/test_smote.py::test_smote_bends_the_ratio_more_than_thinning_and_weights_do",
-            "problems/test_smote.py::test_with_many_rows_the_bend_of_smote_stays_and_that_of_the_others_goes",
+            "resampling/test_smote.py::test_smote_bends_the_ratio_more_than_thinning_and_weights_do",
+            "resampling/test_smote.py::test_with_many_rows_the_bend_of_smote_stays_and_that_of_the_others_goes",
         ),
     ),
 )

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from obil.arrays import FloatArray, IntArray
-from obil.bregman.losses import BinaryLoss, named_loss
-from obil.bregman.mlp import MLP
-from obil.bregman.settings import Training
-from obil.bregman.training import TrainingRows, reproducible, train
-from obil.problems.associated import AssociatedProblem
+from obil.networks.losses import BinaryLoss, named_loss
+from obil.networks.mlp import MLP
+from obil.networks.settings import Training
+from obil.networks.training import TrainingRows, reproducible, train
+from obil.resampling.associated import AssociatedProblem
 
 ONE_EPOCH = Training(epochs=1, least_steps=0, most_epochs=1)
 INFERENCE_ROWS = 512

@@ -18,10 +18,10 @@ from experiments.theory_rows.row import (
 )
 from obil.arrays import FloatArray
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.prior_paths import bounded_walk
-from obil.prior import Algorithm2, BayesBank, OnlineEM
-from obil.prior.algorithm2 import rate_for_drift
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.prior_paths import bounded_walk
+from obil.trackers import Algorithm2, BayesBank, OnlineEM
+from obil.trackers.algorithm2 import rate_for_drift
 
 ETA, CLAMP = 0.05, 0.02
 RATES = np.logspace(-4.0, -0.7, 23)
@@ -193,7 +193,7 @@ ROWS = (
             f"{f['rare.largest_step']:.3f}"
         ),
         verdict=_stability_verdict,
-        shown_by=("prior/test_algorithm2.py::test_the_clamp_bounds_the_step_and_not_the_walk",),
+        shown_by=("trackers/test_algorithm2.py::test_the_clamp_bounds_the_step_and_not_the_walk",),
     ),
     Row(
         name="consistency",
@@ -203,7 +203,7 @@ ROWS = (
         measured=_consistency_measured,
         verdict=_consistency_verdict,
         shown_by=(
-            "prior/test_algorithm2.py::test_with_exact_ratios_it_is_far_off_where_the_bank_is_not",
+            "trackers/test_algorithm2.py::test_with_exact_ratios_it_is_far_off_where_the_bank_is_not",
             "test_errata.py::test_a_stationary_prior_is_found_by_the_exact_filter_and_not_by_algorithm_2",
         ),
     ),

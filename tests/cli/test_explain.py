@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obil.model.files import load
-from obil.stream.explain import explain
-from obil.stream.history import StreamHistory
-from obil.stream.online_classifier import OnlineClassifier
-from obil.stream.stream_facts import facts_of
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.reports.explain import explain
+from obil.online.reports.stream_facts import facts_of
+from obil.online.state.history import StreamHistory
+from obil.serving.files import load
 from tests.cli.cases import obil, ward_rows, write_csv
 
 SIGNATURES = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from obil.cli.main import app
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.files import save
+from obil.serving.files import save
 
 
 def table_of(n: int, seed: int) -> pd.DataFrame:

@@ -22,8 +22,8 @@ import obil as package
 from obil.cli.demo import DATA_SET
 from obil.cli.demo_streams import LABEL_DELAY, LABEL_SHARE, DemoStream, Player, demo_streams
 from obil.cli.serve_demo import SEED, _place
-from obil.data.named_sets import load_named
-from obil.data.splits import stratified_split
+from obil.datasets.named_sets import load_named
+from obil.datasets.splits import stratified_split
 from tests.cli.cases import obil
 
 

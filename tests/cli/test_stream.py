@@ -22,10 +22,10 @@ from typer.testing import CliRunner, Result
 
 import obil
 from obil.cli.main import app
-from obil.model.columns import ColumnEncoder
-from obil.model.ratio_model import RatioModel
-from obil.stream.checkpoint import _checksum
-from obil.stream.steady_scores import steady_log_ratios
+from obil.online.batch_invariant_scores import batch_invariant_log_ratios
+from obil.online.state.checkpoint import _checksum
+from obil.serving.columns import ColumnEncoder
+from obil.serving.ratio_model import RatioModel
 
 FEATURES = ["age", "dose", "ward"]
 
@@ -56,8 +56,8 @@ def save_model(folder: Path, *, seed: int = 0) -> Path:
 
 SERVER = """
 import json, os, sys
-import obil.cli.main, obil.cli.arriving, obil.cli.decision_log, obil.cli.tables, obil.data.table_stream
-import obil.estimators.table_fit, obil.model.files, obil.stream.checkpoint, obil.stream.steady_scores
+import obil.cli.main, obil.cli.arriving, obil.cli.decision_log, obil.cli.tables, obil.datasets.table_stream
+import obil.estimators.table_fit, obil.serving.files, obil.online.state.checkpoint, obil.online.batch_invariant_scores
 import skops.io, sklearn.linear_model
 obil.BayesBank(0.1)
 obil.load(sys.argv[1])
@@ -206,7 +206,7 @@ def test_bits_are_those_of_deciding_the_steady_ratios(
 ) -> None:
     run(data)
     loaded = obil.load(model)
-    ratios = steady_log_ratios(loaded, table, first_row=0)
+    ratios = batch_invariant_log_ratios(loaded, table, first_row=0)
     expected = obil.OnlineClassifier(loaded).decide_log_ratios(ratios)
     with (tmp_path / "out.csv").open() as file:
         found = list(csv.DictReader(file))
@@ -217,9 +217,9 @@ def test_bits_are_those_of_deciding_the_steady_ratios(
 @pytest.mark.parametrize("size", [1, 7, 64, 100])
 def test_steady_ratios_do_not_depend_on_how_rows_are_cut(model: Path, table: pd.DataFrame, size: int) -> None:
     loaded: RatioModel = obil.load(model)
-    whole = steady_log_ratios(loaded, table, first_row=5)
+    whole = batch_invariant_log_ratios(loaded, table, first_row=5)
     parts = [
-        steady_log_ratios(loaded, table.iloc[start : start + size], first_row=5 + start)
+        batch_invariant_log_ratios(loaded, table.iloc[start : start + size], first_row=5 + start)
         for start in range(0, len(table), size)
     ]
     assert np.array_equal(np.concatenate(parts), whole)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from obil.model.files import load
-from obil.prior import SafeTracker
-from obil.stream.checkpoint import read_checkpoint, write_checkpoint
-from obil.stream.online_classifier import OnlineClassifier
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.checkpoint import read_checkpoint, write_checkpoint
+from obil.serving.files import load
+from obil.trackers import SafeTracker
 from tests.cli.cases import obil, ward_rows, write_csv
 
 

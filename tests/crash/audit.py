@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import obil
-from obil.service.replay import replay
-from obil.service.store import Store
-from obil.service.stored_event import DECIDED, LABELLED, StoredEvent, read_record, read_rows
-from obil.stream.packed_state import unpack_stream
+from obil.online.state.packed_state import unpack_stream
+from obil.service.storage.store import Store
+from obil.service.storage.stored_event import DECIDED, LABELLED, StoredEvent, read_record, read_rows
+from obil.service.streams.replay import replay
 from tests.crash.load import DECISIONS, STREAMS, Sent
 
 Models = Callable[[str], Any]

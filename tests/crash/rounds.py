@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from obil.service.model_shelf import ModelShelf
-from obil.service.stores import open_store
+from obil.service.storage.stores import open_store
+from obil.service.streams.model_registry import ModelRegistry
 from tests.crash.audit import StreamAudit, new_audits
 from tests.crash.load import ACKNOWLEDGED, DECISIONS, Sender, Sent
 from tests.service.postgres import PostgresServer
@@ -180,7 +180,7 @@ class CrashRounds:
     def _follow(self, *, whole: bool = False) -> None:
         store = open_store(self._url)
         try:
-            models = ModelShelf(self._folder, store).get
+            models = ModelRegistry(self._folder, store).get
             audits: list[StreamAudit] = list(self._audits.values())
             for audit in audits:
                 audit.follow(store, models)

@@ -18,10 +18,10 @@ from sklearn.svm import LinearSVC
 
 from obil import OBILClassifier, OnlineClassifier, load, save
 from obil.bayes.posterior import posterior
-from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.errors import InvalidInputError
-from obil.model.dense_network import DenseScorer
-from obil.model.trees import TreeScorer
+from obil.serving.dense_network import DenseScorer
+from obil.serving.trees import TreeScorer
 
 PAIR = GaussianClasses.spread(2.0, n_features=2)
 TRIANGLE = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
@@ -37,7 +37,7 @@ def error_between(model: Any, fresh: Stream) -> Any:
     return (model.log_ratios(fresh.features) - fresh.log_ratios)[between, 1]
 
 
-class Witness(ClassifierMixin, BaseEstimator):
+class RecordingClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that remembers which rows it was shown."""
 
     shown: ClassVar[list[set[float]]] = []
@@ -48,7 +48,7 @@ class Witness(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Any:
         if self.interrupt:
             raise KeyboardInterrupt
-        Witness.shown.append(set(X[:, 0].tolist()))
+        RecordingClassifier.shown.append(set(X[:, 0].tolist()))
         self.classes_ = np.unique(y)
         return self
 
@@ -65,14 +65,14 @@ def numbered(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
 
 
 def test_rows_set_aside_for_calibration_are_seen_by_no_member() -> None:
-    Witness.shown.clear()
+    RecordingClassifier.shown.clear()
     X, y = numbered()
-    model = OBILClassifier(member=Witness(), cv=0.3, random_state=0).fit(X, y)
+    model = OBILClassifier(member=RecordingClassifier(), cv=0.3, random_state=0).fit(X, y)
     n_honest = len(model.holdout_.labels)
     assert n_honest == pytest.approx(0.3 * len(y), abs=5)
-    seen = set().union(*Witness.shown)
+    seen = set().union(*RecordingClassifier.shown)
     assert len(seen) <= len(y) - n_honest  # whatever the members saw, it leaves room for all honest rows
-    assert len(Witness.shown) == 5
+    assert len(RecordingClassifier.shown) == 5
     scores = model.model_.scorer.scores(np.array([row for row in X if row[0] not in seen]))
     honest = np.sort(model.model_.calibrator.apply(scores)[:, 1])
     kept = np.sort(model.holdout_.log_ratios[:, 1])
@@ -80,10 +80,10 @@ def test_rows_set_aside_for_calibration_are_seen_by_no_member() -> None:
 
 
 def test_cross_fitted_members_have_not_seen_the_rows_they_score_and_the_last_have_seen_all() -> None:
-    Witness.shown.clear()
+    RecordingClassifier.shown.clear()
     X, y = numbered()
-    model = OBILClassifier(member=Witness(), ratios="original", n_members=1, cv=3, random_state=0).fit(X, y)
-    *folds, whole = Witness.shown
+    model = OBILClassifier(member=RecordingClassifier(), ratios="original", n_members=1, cv=3, random_state=0).fit(X, y)
+    *folds, whole = RecordingClassifier.shown
     assert len(folds) == 3
     assert whole == set(X[:, 0])
     assert set.intersection(*folds) == set()  # every row is unseen by exactly one of the folds
@@ -118,14 +118,14 @@ def test_an_interrupted_fit_leaves_the_classifier_as_it_was() -> None:
     stream = draw(400)
     model = OBILClassifier(member=LogisticRegression(), random_state=0).fit(stream.features, stream.labels)
     before, ratios = dict(vars(model)), model.log_ratios(stream.features)
-    model.set_params(member=Witness(interrupt=True))
+    model.set_params(member=RecordingClassifier(interrupt=True))
     with pytest.raises(KeyboardInterrupt):
         model.fit(stream.features[:, :1], stream.labels)
     assert {name: value for name, value in vars(model).items() if name != "member"} == {
         name: value for name, value in before.items() if name != "member"
     }
     assert np.array_equal(model.log_ratios(stream.features), ratios)
-    fresh = OBILClassifier(member=Witness(interrupt=True))
+    fresh = OBILClassifier(member=RecordingClassifier(interrupt=True))
     with pytest.raises(KeyboardInterrupt):
         fresh.fit(stream.features, stream.labels)
     assert not hasattr(fresh, "model_")
@@ -192,16 +192,16 @@ def test_copies_of_a_weighted_row_stay_on_one_side() -> None:
     weights = np.full(len(y), 3.0)
     weights[7] = 900.0  # heavy enough to be dealt out, were it 900 rows of their own
     for cv in (0.3, 3):
-        Witness.shown.clear()
-        model = OBILClassifier(member=Witness(), n_members=1, ratios="original", cv=cv, random_state=0)
+        RecordingClassifier.shown.clear()
+        model = OBILClassifier(member=RecordingClassifier(), n_members=1, ratios="original", cv=cv, random_state=0)
         model.fit(X, y, sample_weight=weights)
         rows_held_out = len(model.holdout_.labels)
-        seen = Witness.shown[0]
+        seen = RecordingClassifier.shown[0]
         total = weights[[int(number) for number in seen]].sum()
         if cv == 0.3:
             assert total + rows_held_out == weights.sum()  # no row is on both sides
         else:
-            assert set.intersection(*Witness.shown[:3]) == set()
+            assert set.intersection(*RecordingClassifier.shown[:3]) == set()
 
 
 def test_at_the_original_balance_a_member_sees_every_row_of_its_side() -> None:
@@ -209,9 +209,9 @@ def test_at_the_original_balance_a_member_sees_every_row_of_its_side() -> None:
     rng = np.random.default_rng(0)
     X = np.stack([np.arange(1_000.0), rng.normal(size=1_000)], axis=1)
     y = (np.arange(1_000) % 43 == 0).astype(int)
-    Witness.shown.clear()
-    OBILClassifier(member=Witness(), ratios="original", n_members=1, cv=5, random_state=0).fit(X, y)
-    assert sum(len(shown) for shown in Witness.shown) == 4 * 1_000 + 1_000
+    RecordingClassifier.shown.clear()
+    OBILClassifier(member=RecordingClassifier(), ratios="original", n_members=1, cv=5, random_state=0).fit(X, y)
+    assert sum(len(shown) for shown in RecordingClassifier.shown) == 4 * 1_000 + 1_000
 
 
 def test_a_column_of_gaps_and_one_with_a_single_value_are_no_obstacle() -> None:
@@ -247,16 +247,18 @@ def test_the_seed_reaches_into_pipelines() -> None:
 def test_given_splits_may_be_masks_and_must_be_honest() -> None:
     X, y = numbered()
     held_out = np.arange(len(y)) % 3 == 0
-    model = OBILClassifier(member=Witness(), n_members=1, cv=[(~held_out, held_out)], random_state=0).fit(X, y)
+    model = OBILClassifier(member=RecordingClassifier(), n_members=1, cv=[(~held_out, held_out)], random_state=0).fit(
+        X, y
+    )
     assert len(model.holdout_.labels) == held_out.sum()
     for pairs, message in (
         ([(np.arange(300), np.arange(100))], "share no row"),
         ([(np.arange(100), np.array([300]))], "rows 0 to 299"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            OBILClassifier(member=Witness(), cv=pairs).fit(X, y)
+            OBILClassifier(member=RecordingClassifier(), cv=pairs).fit(X, y)
     with pytest.raises(InvalidInputError, match="one value a row"):
-        OBILClassifier(member=Witness()).fit(X, y, groups=np.arange(600))
+        OBILClassifier(member=RecordingClassifier()).fit(X, y, groups=np.arange(600))
 
 
 def test_arrays_are_as_good_as_lists_for_settings() -> None:
@@ -280,16 +282,18 @@ def test_refresh_refuses_rows_that_lack_a_class_and_changes_nothing() -> None:
 
 def test_groups_stay_on_one_side_and_time_makes_the_last_rows_honest() -> None:
     X, y = numbered()
-    Witness.shown.clear()
+    RecordingClassifier.shown.clear()
     groups = np.arange(len(y)) // 20
-    OBILClassifier(member=Witness(), n_members=1, ratios="original", cv=0.3, random_state=0).fit(X, y, groups=groups)
-    seen_groups = {int(number) // 20 for number in Witness.shown[0]}
-    assert len(Witness.shown[0]) == 20 * len(seen_groups)
-    Witness.shown.clear()
-    OBILClassifier(member=Witness(), n_members=1, ratios="original", cv=0.3, random_state=0).fit(
+    OBILClassifier(member=RecordingClassifier(), n_members=1, ratios="original", cv=0.3, random_state=0).fit(
+        X, y, groups=groups
+    )
+    seen_groups = {int(number) // 20 for number in RecordingClassifier.shown[0]}
+    assert len(RecordingClassifier.shown[0]) == 20 * len(seen_groups)
+    RecordingClassifier.shown.clear()
+    OBILClassifier(member=RecordingClassifier(), n_members=1, ratios="original", cv=0.3, random_state=0).fit(
         X, y, time=np.arange(len(y))[::-1]
     )
-    assert min(Witness.shown[0]) == 90.0  # time runs backwards: the first 90 rows come last
+    assert min(RecordingClassifier.shown[0]) == 90.0  # time runs backwards: the first 90 rows come last
 
 
 def test_it_takes_words_and_gaps_in_a_table_and_a_row_by_name() -> None:
@@ -310,13 +314,13 @@ def test_it_takes_words_and_gaps_in_a_table_and_a_row_by_name() -> None:
     online.decide({"size": None, "ward": "never seen"})
 
 
-def test_witnesses_are_other_opinions_on_the_same_rows() -> None:
+def test_views_are_other_scores_of_the_same_rows() -> None:
     stream = draw(500)
-    with_views = OBILClassifier(member=LogisticRegression(), witnesses=True, random_state=0)
+    with_views = OBILClassifier(member=LogisticRegression(), views=True, random_state=0)
     with_views.fit(stream.features, stream.labels)
-    assert with_views.views(stream.features).shape == (500, 4, 2)
+    assert with_views.view_log_ratios(stream.features).shape == (500, 4, 2)
     assert with_views.model_.view_members[0].holdout.shape == with_views.holdout_.log_ratios.shape
-    assert clone(with_views).set_params(witnesses=False).fit(stream.features, stream.labels).views(
+    assert clone(with_views).set_params(views=False).fit(stream.features, stream.labels).view_log_ratios(
         stream.features
     ).shape == (500, 0, 2)
 
@@ -348,7 +352,7 @@ def test_settings_that_make_no_sense_are_refused_by_name(settings: dict[str, Any
 
 def test_without_torch_it_says_what_to_install_and_trees_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = draw(300)
-    for name in [name for name in sys.modules if name.startswith(("torch", "obil.bregman."))]:
+    for name in [name for name in sys.modules if name.startswith(("torch", "obil.networks."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InvalidInputError, match=r"pip install 'obil\[torch\]'"):
@@ -420,7 +424,7 @@ class TestNetworks:
 
     def test_a_cost_weight_in_the_loss_is_divided_out_with_the_balance(self) -> None:
         """Weight 10 on negatives, undivided, would move every log ratio by -2.3."""
-        from obil.bregman.losses import cost_weighted_squared_error
+        from obil.networks.losses import cost_weighted_squared_error
 
         stream, fresh = draw(6_000), draw(4_000, 0.5, seed=1)
         model = OBILClassifier(member="mlp", ratios=[2], loss=cost_weighted_squared_error(10.0), random_state=0).fit(
@@ -451,8 +455,8 @@ class TestNetworks:
     def test_any_torch_module_can_be_a_member_and_serves_without_torch(self, tmp_path: Any) -> None:
         import torch
 
-        from obil.bregman.settings import ModuleKind, Training
-        from obil.model.graph_scorer import GraphScorer
+        from obil.networks.settings import ModuleKind, Training
+        from obil.serving.graph_scorer import GraphScorer
 
         stream, fresh = draw(3_000), draw(2_000, 0.5, seed=1)
         X = stream.features.astype(np.float32).reshape(-1, 1, 2)  # not a table

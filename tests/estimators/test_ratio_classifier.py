@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from obil.data.gaussian_stream import GaussianClasses, Stream
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 
@@ -122,7 +122,7 @@ def test_posteriors_move_with_the_prior_and_default_to_training() -> None:
     assert abs(model.predict_proba(stream.features)[:, 0].mean() - stream.labels.mean()) < 0.02
 
 
-class Witness(LogisticRegression):
+class RecordingClassifier(LogisticRegression):
     """Keeps a record of the rows each copy was fitted on and asked about."""
 
     records: list[tuple[set[float], set[float]]] = []
@@ -138,15 +138,15 @@ class Witness(LogisticRegression):
 
 @pytest.fixture
 def records() -> list[tuple[set[float], set[float]]]:
-    Witness.records.clear()
-    return Witness.records
+    RecordingClassifier.records.clear()
+    return RecordingClassifier.records
 
 
 def test_a_group_is_never_on_both_sides(records: list[tuple[set[float], set[float]]]) -> None:
     stream = draw(300, 0.3)
     patients = np.random.default_rng(0).integers(0, 40, 300)
     patient_of = dict(zip(stream.features[:, 0].tolist(), patients.tolist(), strict=True))
-    RatioClassifier(Witness(), random_state=0).fit(stream.features, stream.labels, groups=patients)
+    RatioClassifier(RecordingClassifier(), random_state=0).fit(stream.features, stream.labels, groups=patients)
     assert len(records) == 5
     for trained, asked in records:
         assert not {patient_of[value] for value in trained} & {patient_of[value] for value in asked}
@@ -155,7 +155,7 @@ def test_a_group_is_never_on_both_sides(records: list[tuple[set[float], set[floa
 def test_an_exact_duplicate_is_never_on_both_sides(records: list[tuple[set[float], set[float]]]) -> None:
     stream = draw(100, 0.3)
     rows, labels = np.repeat(stream.features, 3, axis=0), np.repeat(stream.labels, 3)
-    RatioClassifier(Witness(), random_state=0).fit(rows, labels)
+    RatioClassifier(RecordingClassifier(), random_state=0).fit(rows, labels)
     assert len(records) == 5
     assert all(not trained & asked for trained, asked in records)
 
@@ -164,7 +164,7 @@ def test_time_makes_the_folds_blocks(records: list[tuple[set[float], set[float]]
     stream = draw(300, 0.3)
     time = np.random.default_rng(0).permutation(300)
     time_of = dict(zip(stream.features[:, 0].tolist(), time.tolist(), strict=True))
-    RatioClassifier(Witness(), cv=3, random_state=0).fit(stream.features, stream.labels, time=time)
+    RatioClassifier(RecordingClassifier(), cv=3, random_state=0).fit(stream.features, stream.labels, time=time)
     assert sorted(min(time_of[value] for value in asked) for _, asked in records) == [0, 100, 200]
     assert all(len(asked) == 100 for _, asked in records)
 

@@ -9,8 +9,8 @@ import pytest
 
 from experiments import adaptation
 from experiments.online_methods import ORACLE, PRINTED, priors_used
-from obil.data.gaussian_stream import GaussianClasses
-from obil.prior import Algorithm2
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.trackers import Algorithm2
 
 TOML = Path(adaptation.__file__).with_suffix(".toml")
 

@@ -16,11 +16,11 @@ from experiments.choices import backbone, costs, gradients
 from experiments.choices.measures import draw_fresh
 from obil.bayes.costs import Costs, log_threshold
 from obil.bayes.regret import GaussianPair
-from obil.bregman.losses import named_loss
-from obil.bregman.settings import Training
-from obil.bregman.training import TrainingRows, reproducible, train
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
+from obil.networks.losses import named_loss
+from obil.networks.settings import Training
+from obil.networks.training import TrainingRows, reproducible, train
 
 CONFIG = tomllib.loads((Path(choosing.__file__).parent / "choosing.toml").read_text())
 QUICK = CONFIG["settings"] | CONFIG["quick"] | {"n_rows": 600, "fresh_rows": 500, "gradient_epochs": 1}

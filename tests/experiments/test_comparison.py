@@ -25,7 +25,7 @@ CORRECTIONS = (
 SETTINGS: dict[str, Any] = {
     "sets": ["yeast4"],
     "splits": 2,
-    "test_share": 0.3,
+    "test_size": 0.3,
     "factors": [0.25, 1.0, 4.0],
     "draws": 1,
     "n_rows": 500,
@@ -127,8 +127,8 @@ def test_p_values_are_corrected_for_their_number() -> None:
     assert signed_rank_p_value(rng.normal(3.0, 1.0, 10)) < 0.01
     assert holm(np.array([0.04, 0.04])).tolist() == [0.08, 0.08]
     assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
-    assert corrected_two_sided(np.zeros(10), test_share=0.3) == 1.0
-    assert corrected_two_sided(rng.normal(3.0, 1.0, 10), test_share=0.3) < 0.01
+    assert corrected_two_sided(np.zeros(10), test_size=0.3) == 1.0
+    assert corrected_two_sided(rng.normal(3.0, 1.0, 10), test_size=0.3) < 0.01
 
 
 def fabricated(better: float) -> list[tuple[dict[str, Any], dict[str, Any]]]:

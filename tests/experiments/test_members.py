@@ -10,13 +10,13 @@ from scipy.stats import ttest_1samp
 
 from experiments import members
 from experiments.significance import corrected_p_value
-from obil.data.named_sets import load_named
+from obil.datasets.named_sets import load_named
 from obil.errors import InvalidInputError
 
 SETTINGS: dict[str, Any] = {
     "sets": ["yeast4"],
     "splits": 4,
-    "test_share": 0.3,
+    "test_size": 0.3,
     "known_features": [1],
     "known_priors": [0.5],
     "known_separation": 2.5,
@@ -45,9 +45,9 @@ def test_the_corrected_test_is_students_with_a_larger_variance() -> None:
     rng = np.random.default_rng(0)
     differences = rng.normal(-0.3, 1.0, size=10)
     plain = ttest_1samp(differences, 0.0, alternative="less").pvalue
-    assert corrected_p_value(differences, test_share=0.0) == pytest.approx(plain)
-    assert corrected_p_value(differences, test_share=0.3) > plain
-    assert corrected_p_value(np.zeros(5), test_share=0.3) == 1.0
+    assert corrected_p_value(differences, test_size=0.0) == pytest.approx(plain)
+    assert corrected_p_value(differences, test_size=0.3) > plain
+    assert corrected_p_value(np.zeros(5), test_size=0.3) == 1.0
 
 
 def test_a_default_that_is_clearly_worse_is_counted_and_one_that_is_not_is_not() -> None:

@@ -11,7 +11,7 @@ from experiments.peers.rogd import _descend
 from experiments.peers.simplex import project_to_simplex
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidStateError
-from obil.prior.tracker import CompiledTracker
+from obil.trackers.tracker import CompiledTracker
 
 CENTRES = np.array([0.0, 2.5, 5.0])
 TRAINING = np.array([0.4, 0.35, 0.25])

@@ -14,9 +14,9 @@ from experiments import reliability, reliability_page
 from experiments.pictures import style
 from experiments.safety import exact_model
 from experiments.temperature import TemperatureScaling, fitted_temperature, paper_ways
-from obil.data.gaussian_stream import GaussianClasses
-from obil.model.holdout import Holdout
-from obil.ratio.calibrate import fit_calibrator
+from obil.calibration.calibrate import fit_calibrator
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.serving.holdout import Holdout
 
 
 def settings() -> dict[str, Any]:

@@ -14,8 +14,8 @@ pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed
 from experiments import robustness, robustness_page, robustness_pictures
 from experiments.pictures import style
 from experiments.stress import contest, drift, miscalibration, noise
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.named_sets import load_named
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.named_sets import load_named
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 

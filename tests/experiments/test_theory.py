@@ -17,7 +17,7 @@ from experiments.runner import load
 from experiments.theory_rows import lower_bound, many_classes, regret_rows, tracking
 from experiments.theory_rows.row import CORRECTED, FAILS, HOLDS, NOT_AS_STATED, VERDICTS
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses
 
 TESTS = Path(__file__).parent.parent
 QUICK: dict[str, Any] = load("theory", quick=True)[1]

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import safety, wild
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.stream.online_classifier import OnlineClassifier
+from obil.online.online_classifier import OnlineClassifier
 
 FOLDER = Path(wild.__file__).parent
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.prior_paths import bounded_walk, constant, jump_and_decay, sine, square
-from obil.model.holdout import Holdout
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.prior_paths import bounded_walk, constant, jump_and_decay, sine, square
+from obil.serving.holdout import Holdout
 
 PAIR = GaussianClasses.pair(separation=2.0)
 THREE = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [1.25, 2.2]]), np.eye(2))

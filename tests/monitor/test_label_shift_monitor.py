@@ -1,13 +1,13 @@
-"""The monitor: silent under every path of the prior, loud when the scores themselves move."""
+"""The monitor: unlabeled under every path of the prior, loud when the scores themselves move."""
 
 import numpy as np
 import pytest
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.model.holdout import Holdout
 from obil.monitor import LabelShiftMonitor
 from obil.monitor.null_hull import NullHull
+from obil.serving.holdout import Holdout
 from tests.monitor.best_histogram import corner
 from tests.monitor.cases import PAIR, held_out, six_paths, stream, three_path
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from obil.model.holdout import Holdout
 from obil.monitor.null_hull import NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
+from obil.serving.holdout import Holdout
 from tests.monitor.best_histogram import corner, divergence
 from tests.monitor.cases import held_out
 

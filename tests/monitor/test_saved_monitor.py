@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from obil.errors import InvalidStateError
-from obil.model.holdout import Holdout
 from obil.monitor import LabelShiftMonitor
+from obil.serving.holdout import Holdout
 from tests.monitor.cases import held_out, stream, three_path
 
 ROWS = held_out(np.random.default_rng(0))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from obil.model.holdout import Holdout
 from obil.monitor.score_bins import ScoreBins, effective_counts, wished_bins
+from obil.serving.holdout import Holdout
 from tests.monitor.cases import held_out
 
 

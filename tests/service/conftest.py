@@ -20,10 +20,10 @@ from fastapi import FastAPI
 
 import obil
 from obil.estimators.table_fit import fit_table
-from obil.model.ratio_model import RatioModel
-from obil.service.api_keys import KeysInMemory, make_key
-from obil.service.app import create_app
+from obil.service.http.app import create_app
 from obil.service.service_settings import ServiceSettings
+from obil.service.storage.api_keys import KeysInMemory, make_key
+from obil.serving.ratio_model import RatioModel
 from tests.service.streams_in_memory import StreamsInMemory
 from tests.service.streams_on_disk import StreamsOnDisk
 

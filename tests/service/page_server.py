@@ -19,8 +19,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from obil.service.guard import CONTENT_POLICY
-from obil.service.page_files import page_routes
+from obil.service.http.guard import CONTENT_POLICY
+from obil.service.http.page_files import page_routes
 
 TRAINING = 0.02
 LOG_ALARM = math.log(200.0)
@@ -136,7 +136,12 @@ class MadeUpStream:
             "start_prior": {"ok": 1.0 - TRAINING, "fraud": TRAINING},
             "threshold": {"log_ratio": 1.95, "probability": shown["threshold"]},
             "evidence": {"log_evidence": self.log_evidence, "log_alarm": LOG_ALARM, "alarm_row": self.alarm_row},
-            "label_counts": {"labelled": self.labels, "pending": 4000, "unknown": 3 if self.labels else 0, "silent": 0},
+            "label_counts": {
+                "labelled": self.labels,
+                "pending": 4000,
+                "unknown": 3 if self.labels else 0,
+                "unlabeled": 0,
+            },
             "performance": {"now": performance("expected", 0.0), "window": performance(source, 5000.0), "text": ""},
             "change": change,
             "settings": {"policy": policy, "tracker": "safe", "horizon": 10000, "positive": "fraud"},

@@ -17,12 +17,12 @@ import asyncio, ctypes, json, os, pathlib, signal, sys, tempfile
 import numpy as np
 import obil.cli.main, obil.service.running
 import skops.io, sklearn.linear_model
-from obil.service.model_shelf import ModelShelf
-from obil.service.operations import Label, Rows, Sender
-from obil.service.stores import open_store
-from obil.service.stream_hub import StreamHub
+from obil.service.streams.model_registry import ModelRegistry
+from obil.service.streams.operations import Label, Rows, Sender
+from obil.service.storage.stores import open_store
+from obil.service.streams.stream_hub import StreamHub
 try:
-    import psycopg, obil.service.postgres_database
+    import psycopg, obil.service.storage.postgres_database
 except ImportError:
     pass
 
@@ -33,7 +33,7 @@ async def warm_up(hub):  # what is compiled once is there in every fork
 
 with tempfile.TemporaryDirectory() as place:
     store = open_store(place + "/warm.db")
-    hub = StreamHub(store, ModelShelf(pathlib.Path(sys.argv[1]), store))
+    hub = StreamHub(store, ModelRegistry(pathlib.Path(sys.argv[1]), store))
     asyncio.run(warm_up(hub))
     hub.close()
 while line := sys.stdin.readline():

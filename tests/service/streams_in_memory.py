@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from obil.errors import InvalidInputError
-from obil.model.ratio_model import RatioModel
-from obil.policy import policy_from_json
-from obil.prior import BayesBank
-from obil.service.operations import (
+from obil.online.online_classifier import OnlineClassifier
+from obil.policies import policy_from_json
+from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
+from obil.service.streams.operations import (
     Decided,
     Label,
     Labelled,
@@ -23,8 +23,8 @@ from obil.service.operations import (
     StreamSettings,
     StreamSummary,
 )
-from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
-from obil.stream.online_classifier import OnlineClassifier
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import BayesBank
 
 
 class _Stream:
@@ -195,7 +195,7 @@ class StreamsInMemory:
             prior=settings.prior,
             positive=settings.positive,
             horizon=10_000 if settings.horizon is None else settings.horizon,
-            silence=settings.silence,
+            unlabeled_as=settings.unlabeled_as,
         )
         return _Stream(online, settings)
 

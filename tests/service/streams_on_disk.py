@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from obil.service.model_shelf import ModelShelf
-from obil.service.stores import open_store
-from obil.service.stream_hub import StreamHub
+from obil.service.storage.stores import open_store
+from obil.service.streams.model_registry import ModelRegistry
+from obil.service.streams.stream_hub import StreamHub
 
 
 class StreamsOnDisk(StreamHub):
@@ -13,7 +13,7 @@ class StreamsOnDisk(StreamHub):
 
     def __init__(self, folder: Path, path: Path) -> None:
         store = open_store(str(path))
-        super().__init__(store, ModelShelf(folder, store))
+        super().__init__(store, ModelRegistry(folder, store))
 
     def state(self) -> dict[str, Any]:
         """Return every stream with its whole log."""

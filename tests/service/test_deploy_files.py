@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from obil.service.client_connection import UNAVAILABLE
+from obil.service.client.connection import UNAVAILABLE
 from obil.service.service_settings import ServiceSettings
 from tests.service.conftest import ROW, Served
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from obil.bayes.regret import GaussianPair
-from obil.data.gaussian_stream import GaussianClasses
-from obil.data.prior_paths import jump_and_decay
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.prior_paths import jump_and_decay
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.prior import BayesBank
-from obil.prior.evidence import BinaryEvidence
 from obil.spark.batch_bank import BatchBank
+from obil.trackers import BayesBank
+from obil.trackers.evidence import BinaryEvidence
 
 BATCH = 500
 

@@ -9,13 +9,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.prior.evidence import BinaryEvidence
 from obil.spark import stream_batches
 from obil.spark.batch_bank import BatchBank
 from obil.spark.batch_file import AfterBatch, read_after, write_after
 from obil.spark.batch_stream import BatchFollower
+from obil.trackers.evidence import BinaryEvidence
+from tests.online.cases import pair_model, pair_scores, triangle_model
 from tests.spark.conftest import date_file
-from tests.stream.cases import pair_model, pair_scores, triangle_model
 
 BARE: dict[str, Any] = {"costs": None, "policy": None, "positive": None, "features": ["score"], "trusted": ()}
 

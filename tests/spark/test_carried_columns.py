@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from obil.errors import InvalidInputError
-from obil.prior import BayesBank
 from obil.spark import estimate_prior, score, stream
 from obil.spark.feature_columns import model_input_of_arrow
-from tests.stream.cases import pair_model, pair_scores, triangle_model, triangle_scores
+from obil.trackers import BayesBank
+from tests.online.cases import pair_model, pair_scores, triangle_model, triangle_scores
 
 LARGE = 9_007_199_254_740_993  # the first whole number that a float cannot hold
 BARE: dict[str, Any] = {"tracker": BayesBank(), "monitor": False, "horizon": 0}

@@ -10,12 +10,12 @@ from sklearn.linear_model import LogisticRegression
 
 import obil
 from obil.errors import InvalidInputError
-from obil.prior import BayesBank
+from obil.online.state.packed_state import unpack_state
 from obil.spark import keyed_stream, score, stream
 from obil.spark.decision_columns import as_binary
 from obil.spark.key_rows import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout, decided_rows
-from obil.stream.packed_state import unpack_state
-from tests.stream.cases import pair_model, pair_scores, pair_stream
+from obil.trackers import BayesBank
+from tests.online.cases import pair_model, pair_scores, pair_stream
 
 LAYOUT = RowLayout(n_classes=2, n_views=0, has_ids=True, has_labels=True, has_propensities=True)
 
@@ -98,10 +98,10 @@ def test_a_key_starts_with_the_settings_of_the_query(spark: Any, monkeypatch: py
     with pytest.raises(_CaughtError) as caught:
         stream(
             df, pair_model(), key="k", time="at", features=["score"], positive="fine", monitor=False, horizon=7,
-            silence="fraud", prior={"fine": 0.7, "fraud": 0.3}, tracker=BayesBank(), replaces=pair_model(seed=5),
+            unlabeled_as="fraud", prior={"fine": 0.7, "fraud": 0.3}, tracker=BayesBank(), replaces=pair_model(seed=5),
         )  # fmt: skip
     state, labels, replaced = caught.value.args
-    assert (state["positive"], state["monitor"], labels["horizon"], labels["silence"]) == (0, None, 7, 1)
+    assert (state["positive"], state["monitor"], labels["horizon"], labels["unlabeled_as"]) == (0, None, 7, 1)
     assert state["tracker"]["tracker"] == "BayesBank"
     np.testing.assert_allclose(state["tracker"]["memory"]["prior"], [0.7, 0.3])
     assert len(replaced) == 1
@@ -112,7 +112,7 @@ def test_a_key_starts_with_the_settings_of_the_query(spark: Any, monkeypatch: py
 def test_scoring_alerts_on_the_class_it_was_told(spark: Any) -> None:
     scores = pair_scores(300, 0.4, 8)
     df = spark.createDataFrame(pd.DataFrame({"score": scores}))
-    policy = obil.policy.FBetaPolicy()
+    policy = obil.policies.FBetaPolicy()
     for positive in ("fine", "fraud"):
         scored = score(df, pair_model(), policy=policy, prior=0.4, positive=positive, features=["score"]).toPandas()
         online = obil.OnlineClassifier(

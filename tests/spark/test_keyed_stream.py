@@ -11,12 +11,12 @@ import pytest
 import obil
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
-from obil.prior import BayesBank
 from obil.spark import stream
 from obil.spark.key_state import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
+from obil.trackers import BayesBank
+from tests.online.cases import pair_model, pair_scores
 from tests.spark.conftest import date_file
-from tests.stream.cases import pair_model, pair_scores
 
 SCHEMA = "site string, at long, id string, score double, truth string"
 

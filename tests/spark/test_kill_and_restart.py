@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import obil
+from tests.online.cases import pair_model
 from tests.spark.conftest import SRC
 from tests.spark.test_keyed_stream import alone, assert_same, lines_of, run_query, write_batches
-from tests.stream.cases import pair_model
 
 KILLS = 5
 BATCHES = 18

@@ -9,10 +9,10 @@ import pytest
 
 import obil
 from obil.errors import InvalidInputError
-from obil.prior.evidence import BinaryEvidence
-from obil.prior.pass_search import estimate_from_rows
 from obil.spark import estimate_prior
-from tests.stream.cases import pair_model, pair_scores, triangle_model, triangle_scores
+from obil.trackers.evidence import BinaryEvidence
+from obil.trackers.pass_search import estimate_from_rows
+from tests.online.cases import pair_model, pair_scores, triangle_model, triangle_scores
 
 
 def test_finds_the_prior_of_a_table_as_one_machine_does(spark: Any) -> None:

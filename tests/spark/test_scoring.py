@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 
 import obil
 from obil.errors import InvalidInputError
-from obil.policy import FBetaPolicy
+from obil.policies import FBetaPolicy
 from obil.spark import score
-from tests.stream.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
+from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from obil.cli.tables import (
 )
 
 if TYPE_CHECKING:
-    from obil.evaluate.backtest import Backtest
-    from obil.evaluate.backtest_advice import Replayed
+    from obil.evaluation.backtest import Backtest
+    from obil.evaluation.backtest_advice import Replayed
 
 DEFAULT_MODEL = "hist_gradient_boosting"
 
@@ -38,7 +38,7 @@ def backtest(
             "trees on associated problems (needs torch).",
         ),
     ] = DEFAULT_MODEL,
-    train_share: Annotated[
+    train_size: Annotated[
         float, typer.Option("--train-share", help="Share of the rows, the earliest, to fit on; the rest is replayed.")
     ] = 0.5,
     cost_fp: CostFalsePositive = None,
@@ -71,14 +71,14 @@ def backtest(
     # imported here so that `obil --help` pays for none of it
     with one_line_errors():
         from obil.bayes.costs import Costs
-        from obil.data.table_cells import require_columns
-        from obil.data.tables import read_table, split_labels
-        from obil.data.times import as_times
+        from obil.calibration.calibrate import CALIBRATIONS
+        from obil.datasets.table_cells import require_columns
+        from obil.datasets.tables import read_table, split_labels
+        from obil.datasets.times import as_times
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
-        from obil.evaluate.backtest import backtest_table
-        from obil.evaluate.backtest_picture import draw_backtest
-        from obil.ratio.calibrate import CALIBRATIONS
+        from obil.evaluation.backtest import backtest_table
+        from obil.evaluation.backtest_plot import draw_backtest
 
         require_file_to_write(out, unlike=data)
         if out.suffix.lower() != ".png":
@@ -108,7 +108,7 @@ def backtest(
                 positive=positive,
                 calibration=calibration,
                 costs=costs,
-                train_share=train_share,
+                train_size=train_size,
                 label_rate=label_rate,
                 label_delay=label_delay,
                 random_state=seed,
@@ -122,8 +122,8 @@ def backtest(
 
 
 def _report(found: "Backtest", notes: tuple[str, ...], *, data: Path, out: Path, n_unlabelled: int) -> None:
-    from obil.evaluate.backtest import LABEL_DRAWS
-    from obil.evaluate.backtest_advice import LABELLED, WORDS
+    from obil.evaluation.backtest import LABEL_DRAWS
+    from obil.evaluation.backtest_advice import LABELLED, WORDS
 
     if n_unlabelled:
         typer.echo(f"{n_unlabelled:,} rows without a label left out")

@@ -16,8 +16,8 @@ from obil.cli.tables import (
 )
 
 if TYPE_CHECKING:
-    from obil.model.calibrators import Calibrator
-    from obil.model.scorers import Scorer
+    from obil.serving.calibrators import Calibrator
+    from obil.serving.scorers import Scorer
 
 
 def calibrate(
@@ -36,11 +36,11 @@ def calibrate(
     with one_line_errors():
         import numpy as np
 
-        from obil.model.calibrators import LinearCalibrator
-        from obil.model.files import save
-        from obil.model.holdout import Holdout
-        from obil.ratio.calibrate import fit_calibrator
-        from obil.ratio.linear import SLOPE_SD
+        from obil.calibration.calibrate import fit_calibrator
+        from obil.calibration.linear import SLOPE_SD
+        from obil.serving.calibrators import LinearCalibrator
+        from obil.serving.files import save
+        from obil.serving.holdout import Holdout
 
         written = out or model
         fitted = load_model(model, trust)
@@ -87,7 +87,7 @@ def _are_probabilities(scorer: "Scorer") -> bool:
 
 
 def _figures(calibrator: "Calibrator") -> tuple[str, str]:
-    from obil.model.calibrators import LinearCalibrator
+    from obil.serving.calibrators import LinearCalibrator
 
     if not isinstance(calibrator, LinearCalibrator):
         return "by steps", "by steps"

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from obil.policy import Policy
+    from obil.policies import Policy
 
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder written by `obil fit`.", show_default=False)]
 Trust = Annotated[
@@ -58,7 +58,7 @@ def one_line_errors() -> Iterator[None]:
 def chosen_policy(policy: str | None, cost_fp: float | None, cost_fn: float | None) -> "Policy":
     """Return the policy that the options name: a policy, or costs (1 where only one is given), or equal costs."""
     from obil.bayes.costs import Costs
-    from obil.policy import CostPolicy, policy_from_text
+    from obil.policies import CostPolicy, policy_from_text
 
     costs = Costs(
         false_positive=1.0 if cost_fp is None else cost_fp, false_negative=1.0 if cost_fn is None else cost_fn

@@ -13,8 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.stream.checkpoint import Checkpoint, sync_folder
-from obil.stream.decision import Decisions
+from obil.online.decision import Decisions
+from obil.online.state.checkpoint import Checkpoint, sync_folder
 
 COLUMNS = ("row", "label", "posterior", "prior", "log_ratio", "threshold", "trusted", "reachable")
 

@@ -8,7 +8,7 @@ import typer
 
 from obil.cli.common import console, fail, one_line_errors, print_table
 
-DATA_SET = "satimage"  # one class of ground among six: it overlaps enough for the balance to matter
+DATA_SET = "satimage"  # one class of reference among six: it overlaps enough for the balance to matter
 ODDS_FACTOR = 4.0  # of the jump, as at one end of the shift protocol
 MISS_COST = 5.0  # of a missed positive, in false alarms
 TRY_NEXT = (
@@ -40,16 +40,16 @@ def _described(n_members: int, *, has_torch: bool) -> str:
 def _run(out: Path, rows: int, seed: int) -> None:
     # imported here so that `obil --help` pays for none of it
     from obil.bayes.costs import Costs
-    from obil.data.named_sets import load_named
-    from obil.data.prior_paths import jump_and_decay
-    from obil.data.splits import stratified_split
+    from obil.datasets.named_sets import load_named
+    from obil.datasets.prior_paths import jump_and_decay
+    from obil.datasets.splits import stratified_split
     from obil.errors import InvalidInputError
     from obil.estimators.obil_classifier import OBILClassifier
-    from obil.evaluate.comparison import compare_priors, rows_at
-    from obil.evaluate.report import write_report
-    from obil.evaluate.tracking_picture import draw_tracking
-    from obil.prior import Algorithm2, BayesBank, FixedPrior
-    from obil.stream.online_classifier import OnlineClassifier
+    from obil.evaluation.comparison import compare_priors, rows_at
+    from obil.evaluation.report import write_report
+    from obil.evaluation.tracking_plot import draw_tracking
+    from obil.online.online_classifier import OnlineClassifier
+    from obil.trackers import Algorithm2, BayesBank, FixedPrior
 
     screen = console()
     with screen.status("Loading the data...") as status:
@@ -61,7 +61,7 @@ def _run(out: Path, rows: int, seed: int) -> None:
 
         status.update("Fitting the members and calibrating...")
         has_torch = find_spec("torch") is not None
-        model = OBILClassifier(member="tabular" if has_torch else "trees", witnesses=True, random_state=seed)
+        model = OBILClassifier(member="tabular" if has_torch else "trees", views=True, random_state=seed)
         model.fit(data.features.iloc[train], data.labels[train])
 
         status.update("Deploying on the stream...")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from obil.service.client import Client, StreamClient
+    from obil.service.client.client import Client, StreamClient
 
 BATCHES_A_SECOND = 4.0  # few enough to cost little, often enough to look alive
 LABEL_SHARE, LABEL_DELAY = 0.05, 500  # of rows; rows later
@@ -29,8 +29,8 @@ class DemoStream(NamedTuple):
 
 def demo_streams(rows: "pd.DataFrame", labels: "npt.NDArray[Any]", n_rows: int, *, start: float) -> list[DemoStream]:
     """Return the streams, drawn from held-out rows; `start` is the share of positives in training."""
-    from obil.data.prior_paths import constant, jump_and_decay
-    from obil.evaluate.comparison import rows_at
+    from obil.datasets.prior_paths import constant, jump_and_decay
+    from obil.evaluation.comparison import rows_at
 
     odds = 4.0 * start / (1.0 - start)
     moved = jump_and_decay(

@@ -28,8 +28,8 @@ def explain(
     """
     # imported here so that `obil --help` pays for none of it
     with one_line_errors():
-        from obil.stream.explain import explain as report_on
-        from obil.stream.stream_facts import facts_of
+        from obil.online.reports.explain import explain as report_on
+        from obil.online.reports.stream_facts import facts_of
 
         if out is not None:
             require_file_to_write(out, unlike=state)
@@ -38,7 +38,7 @@ def explain(
         facts = facts_of(online, level=level)
         report = report_on(facts, online.history)
         if out is not None:
-            from obil.evaluate.change_picture import draw_change
+            from obil.evaluation.change_plot import draw_change
 
             draw_change(facts, report, online.history, out)
     if as_json:
@@ -55,8 +55,8 @@ def _online_state(path: Path, model: Path) -> dict[str, Any]:
 
     from obil.cli.decision_log import digest
     from obil.errors import InvalidStateError
-    from obil.model.files import MANIFEST
-    from obil.stream.checkpoint import KIND, LARGEST_FILE, read_checkpoint
+    from obil.online.state.checkpoint import KIND, LARGEST_FILE, read_checkpoint
+    from obil.serving.files import MANIFEST
 
     if path.stat().st_size > LARGEST_FILE:
         raise InvalidStateError(f"{path} is larger than any state of a stream")
@@ -77,7 +77,7 @@ def _online_state(path: Path, model: Path) -> dict[str, Any]:
 
 def _restored(fitted: Any, saved: dict[str, Any], path: Path) -> Any:
     from obil.errors import InvalidStateError, ObilError
-    from obil.stream.online_classifier import OnlineClassifier
+    from obil.online.online_classifier import OnlineClassifier
 
     try:
         return OnlineClassifier.from_state(fitted, saved)

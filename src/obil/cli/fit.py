@@ -66,15 +66,15 @@ def fit(
 ) -> None:
     """Fit a model on a labelled table, calibrate it on rows it has not seen, and save it."""
     with one_line_errors():
+        from obil.calibration.calibrate import CALIBRATIONS
         from obil.cli.rising_columns import rising_columns
-        from obil.data.table_cells import require_columns
-        from obil.data.tables import read_table, split_labels
-        from obil.data.times import as_times
+        from obil.datasets.table_cells import require_columns
+        from obil.datasets.tables import read_table, split_labels
+        from obil.datasets.times import as_times
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
         from obil.estimators.table_fit import as_groups, fit_score_column, fit_table
-        from obil.model.files import MANIFEST, save
-        from obil.ratio.calibrate import CALIBRATIONS
+        from obil.serving.files import MANIFEST, save
 
         require_folder_to_write(out)
         require_model(model or DEFAULT_MODEL)
@@ -116,7 +116,7 @@ def fit(
                 )
         replayed = None
         if backtest and times is not None:
-            from obil.evaluate.backtest import backtest_table
+            from obil.evaluation.backtest import backtest_table
 
             with working(f"Replaying {len(labels):,} rows..."):
                 replayed, _ = backtest_table(
@@ -145,8 +145,8 @@ def fit(
 
 
 def _summary(fitted: "TableFit", *, out: Path, calibration: str, n_unlabelled: int) -> dict[str, Any]:
-    from obil.model.calibrators import LinearCalibrator
-    from obil.ratio.separation import worst_separation
+    from obil.calibration.separation import worst_separation
+    from obil.serving.calibrators import LinearCalibrator
 
     model = fitted.model
     counts = model.holdout_.counts.tolist()

@@ -10,8 +10,8 @@ import typer
 from obil.cli.common import AsJson, fail, one_line_errors, print_json, print_table
 
 if TYPE_CHECKING:
-    from obil.service.api_keys import KeyRecord
-    from obil.service.store import Store
+    from obil.service.storage.api_keys import KeyRecord
+    from obil.service.storage.store import Store
 
 keys = typer.Typer(help="Add, list and revoke the API keys of a service.", no_args_is_help=True)
 
@@ -40,7 +40,7 @@ def add(
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
     with one_line_errors():
-        from obil.service.api_keys import make_key
+        from obil.service.storage.api_keys import make_key
 
         now = time.time()
         key, record = make_key(name, scope, now=now, expires=None if days is None else now + days * _SECONDS_A_DAY)
@@ -80,7 +80,7 @@ def revoke(
 @contextmanager
 def _opened(url: str, *, must_exist: bool = False) -> "Iterator[Store]":
     try:
-        from obil.service.stores import file_of, open_store
+        from obil.service.storage.stores import file_of, open_store
     except ImportError as error:
         fail(f"API keys need the service: pip install 'obil[service]' ({error.name} is missing)")
     file = file_of(url)
@@ -94,7 +94,7 @@ def _opened(url: str, *, must_exist: bool = False) -> "Iterator[Store]":
 
 
 def _shown(record: "KeyRecord") -> dict[str, str]:
-    from obil.service.answers import time_text
+    from obil.service.http.answers import time_text
 
     state = "valid"
     if record.revoked is not None:

@@ -30,8 +30,8 @@ from obil.cli.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from obil.model.ratio_model import RatioModel
-    from obil.stream.decision import Decisions
+    from obil.online.decision import Decisions
+    from obil.serving.ratio_model import RatioModel
 
 
 def predict(
@@ -58,8 +58,8 @@ def predict(
     with one_line_errors():
         from obil.errors import InvalidInputError
         from obil.estimators.table_fit import class_place
-        from obil.prior import FixedPrior
-        from obil.stream.online_classifier import OnlineClassifier
+        from obil.online.online_classifier import OnlineClassifier
+        from obil.trackers import FixedPrior
 
         kept = names_of(keep)
         if out is not None:

@@ -24,7 +24,7 @@ def prior(
     with one_line_errors():
         from obil.arrays import require_in
         from obil.errors import InvalidInputError
-        from obil.stream.prevalence import estimate_prior
+        from obil.online.estimate_prior import estimate_prior
 
         require_in("--level", level, 1e-6, 1.0 - 1e-6)
         fitted = load_model(model, trust)

@@ -37,7 +37,7 @@ def report(
     """Write one HTML page: the gate's verdict, calibration, and operating points across priors."""
     # imported here so that `obil --help` pays for none of it
     with one_line_errors():
-        from obil.evaluate.report import write_report
+        from obil.evaluation.report import write_report
 
         require_file_to_write(out, unlike=holdout)
         rule = chosen_policy(policy, cost_fp, cost_fn)

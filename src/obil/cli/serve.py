@@ -49,9 +49,9 @@ def serve(
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
-    from obil.service.operations import StreamSettings
     from obil.service.running import run_service
     from obil.service.service_settings import ServiceSettings
+    from obil.service.streams.operations import StreamSettings
 
     given: dict[str, Any] = {
         "host": host,

@@ -51,14 +51,14 @@ def _place(folder: Path | None) -> Iterator[Path]:
 def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     # imported here so that `obil --help` pays for none of it
     from obil.cli.demo_streams import Player, demo_streams
-    from obil.data.named_sets import load_named
-    from obil.data.splits import stratified_split
+    from obil.datasets.named_sets import load_named
+    from obil.datasets.splits import stratified_split
     from obil.errors import InvalidInputError
     from obil.estimators.obil_classifier import OBILClassifier
-    from obil.model.files import load, save
     from obil.service.free_port import require_free_port
     from obil.service.running import run_service
     from obil.service.service_settings import ServiceSettings
+    from obil.serving.files import load, save
 
     require_free_port("127.0.0.1", port)  # before the model, which takes its time
     screen, home = console(), folder / "model"
@@ -71,7 +71,7 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
         if not (home / "manifest.json").exists():
             status.update("Fitting the members and calibrating...")
             member = "tabular" if find_spec("torch") is not None else "trees"
-            model = OBILClassifier(member=member, witnesses=True, random_state=SEED)
+            model = OBILClassifier(member=member, views=True, random_state=SEED)
             save(model.fit(data.features.iloc[train], data.labels[train]), home)
         start = float(load(home).prior_[1])
         status.update("Drawing the streams...")
@@ -108,7 +108,7 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
 
 
 def _play(player: "Player", address: str) -> None:
-    from obil.service.client import Client, ServiceError
+    from obil.service.client.client import Client, ServiceError
 
     try:
         with Client(address.rstrip("/"), retries=1) as client:

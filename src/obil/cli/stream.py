@@ -22,8 +22,8 @@ from obil.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from obil.data.table_stream import ColumnType
-    from obil.model.ratio_model import RatioModel
+    from obil.datasets.table_stream import ColumnType
+    from obil.serving.ratio_model import RatioModel
 
 
 def stream(
@@ -70,9 +70,9 @@ def stream(
         from obil.cli.decision_log import DecisionLog, digest, header_of
         from obil.cli.stream_run import StreamRun
         from obil.cli.tables import load_model, names_of, stated_prior
-        from obil.model.files import MANIFEST
-        from obil.stream.checkpoint import read_checkpoint
-        from obil.stream.online_classifier import OnlineClassifier
+        from obil.online.online_classifier import OnlineClassifier
+        from obil.online.state.checkpoint import read_checkpoint
+        from obil.serving.files import MANIFEST
 
         to_file = str(out) != "-"
         state = Path(f"{out}.state.json") if state is None and to_file else state

@@ -12,11 +12,11 @@ import pandas as pd
 from obil.arrays import FloatArray
 from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, digest, lines_of
-from obil.data.table_stream import ColumnType, iter_table
+from obil.datasets.table_stream import ColumnType, iter_table
 from obil.errors import EstimationError, InvalidInputError, InvalidStateError
-from obil.stream.checkpoint import Checkpoint, read_checkpoint, resumed, write_checkpoint
-from obil.stream.online_classifier import OnlineClassifier
-from obil.stream.steady_scores import steady_log_ratios
+from obil.online.batch_invariant_scores import batch_invariant_log_ratios
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.checkpoint import Checkpoint, read_checkpoint, resumed, write_checkpoint
 
 READ_ROWS = 1_024  # at a time, where so many have arrived
 
@@ -134,7 +134,7 @@ class StreamRun:
         """Decide rows; where one of them cannot be scored, decide those before it and name it."""
         model, first = self.online.model, self.online.n_rows
         try:
-            ratios = steady_log_ratios(model, rows, first_row=first)
+            ratios = batch_invariant_log_ratios(model, rows, first_row=first)
         except InvalidInputError:
             pass
         else:
@@ -143,7 +143,7 @@ class StreamRun:
         for place in range(len(rows)):
             row = rows.iloc[place : place + 1]
             try:
-                ratios = steady_log_ratios(model, row, first_row=first + place)
+                ratios = batch_invariant_log_ratios(model, row, first_row=first + place)
             except InvalidInputError as error:
                 reason = str(error).removesuffix(" in row 0")
                 raise InvalidInputError(f"row {first + place} (from 0) of {_name(table)}: {reason}") from None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from obil.arrays import IntArray
-    from obil.model.ratio_model import RatioModel
+    from obil.serving.ratio_model import RatioModel
 
 Target = Annotated[str, typer.Option("--target", help="Column that holds the labels.", show_default=False)]
 
@@ -51,7 +51,7 @@ def source_of(table: Path) -> Any:
 
 def load_model(folder: Path, trust: Sequence[str] | None) -> "RatioModel":
     """Load a model folder, building only listed types and those the user vouches for."""
-    from obil.model.files import load
+    from obil.serving.files import load
 
     return load(folder, trusted=trust or ())
 
@@ -86,8 +86,8 @@ def read_for_model(
     table: Path, model: "RatioModel", *, target: str | None = None, text: Collection[str] = ()
 ) -> ModelTable:
     """Read a table with the types that the model was fitted on; `text` columns are kept letter for letter."""
-    from obil.data.table_cells import require_columns
-    from obil.data.tables import read_table
+    from obil.datasets.table_cells import require_columns
+    from obil.datasets.tables import read_table
 
     columns = () if model.encoder is None else model.encoder.columns
     numbers = {column.name for column in columns if not column.is_category}
@@ -112,9 +112,9 @@ def read_labelled(table: Path, model: "RatioModel", target: str) -> LabelledTabl
     """Read the rows that have a label, with their class numbers; every class needs a row."""
     import numpy as np
 
-    from obil.data.tables import split_labels
+    from obil.datasets.tables import split_labels
     from obil.errors import InvalidInputError
-    from obil.model.ratio_model import labels_to_numbers
+    from obil.serving.ratio_model import labels_to_numbers
 
     if target in (model.feature_names or ()):
         raise InvalidInputError(f"the target must not be a column the model learns from, got {target!r}")
@@ -145,7 +145,7 @@ def require_file_to_write(out: Path, *, unlike: Path) -> None:
 def require_folder_to_write(out: Path) -> None:
     """Refuse a model folder that `obil.save` would refuse, before the long work."""
     from obil.errors import InvalidInputError
-    from obil.model.files import MANIFEST
+    from obil.serving.files import MANIFEST
 
     if out.is_file():
         raise InvalidInputError(f"--out must be a folder, and {out} is a file")
@@ -206,7 +206,7 @@ def working(message: str) -> Iterator[None]:
 def _require_numbers(frame: "pd.DataFrame", names: Collection[str], table: Path) -> None:
     import numpy as np
 
-    from obil.data.table_cells import number
+    from obil.datasets.table_cells import number
     from obil.errors import InvalidInputError
 
     for name in names:
@@ -225,7 +225,7 @@ def _as_numbers(labels: Any) -> Any:
     """Return labels that were read as words, as numbers and truth values where they are."""
     import numpy as np
 
-    from obil.data.table_cells import number
+    from obil.datasets.table_cells import number
 
     truth = {"true": True, "false": False}
     values = [truth.get(str(label).lower(), label) for label in labels]

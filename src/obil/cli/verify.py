@@ -20,7 +20,7 @@ def verify(
 ) -> None:
     """Judge calibration on held-out rows; exit code 1 when the gate refuses the model."""
     with one_line_errors():
-        from obil.evaluate.verify import verify as verified
+        from obil.evaluation.verify import verify as verified
 
         fitted = load_model(model, trust)
         rows = read_labelled(holdout, fitted, target)

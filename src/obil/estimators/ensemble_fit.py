@@ -12,16 +12,16 @@ from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from obil.arrays import FloatArray, IntArray
-from obil.bregman.settings import NetworkKind
+from obil.calibration.cross_fit import Split, fit_estimator, score_method
+from obil.calibration.freeze_trees import freeze_trees
 from obil.errors import InvalidInputError
 from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import EstimatorKind, Kind
-from obil.model.dense_network import DenseScorer
-from obil.model.features import FeatureMap
-from obil.model.scorers import EstimatorScorer, Scorer, floor_of
-from obil.problems.associated import AssociatedProblem, associated_problem, class_ratio
-from obil.ratio.cross_fit import Split, fit_estimator, score_method
-from obil.ratio.freeze_trees import freeze_trees
+from obil.networks.settings import NetworkKind
+from obil.resampling.associated import AssociatedProblem, associated_problem, class_ratio
+from obil.serving.dense_network import DenseScorer
+from obil.serving.features import FeatureMap
+from obil.serving.scorers import EstimatorScorer, Scorer, floor_of
 
 MISSING_TORCH = (
     "networks are trained with torch, which is not installed: pip install 'obil[torch]', or take member='trees' "
@@ -58,7 +58,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opinions:
+class MemberScores:
     """What members say of rows they have not seen."""
 
     rows: IntArray  # (n,) which of the labelled rows
@@ -76,7 +76,7 @@ def fit_members(
     seed: int,
     n_jobs: int | None,
     progress: Any = None,
-) -> tuple[list[Member], Opinions]:
+) -> tuple[list[Member], MemberScores]:
     """Fit every plan on the training side of every split and score the other side; then, to `refit`, on all rows.
 
     Without `refit` the members of the only split are the result.
@@ -103,7 +103,7 @@ def fit_members(
     variances = None
     if options.n_passes:
         variances = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in honest])
-    return members, Opinions(np.concatenate([test for _, test in splits]), scores, variances)
+    return members, MemberScores(np.concatenate([test for _, test in splits]), scores, variances)
 
 
 def _fit_and_score(
@@ -158,11 +158,11 @@ def fit_member(rows: LabelledRows, plan: Plan, options: Options, features: Featu
 
 
 def torch_part(name: str) -> Any:
-    """Return a module of `obil.bregman`, or say which extra it needs."""
+    """Return a module of `obil.networks`, or say which extra it needs."""
     from importlib import import_module  # noqa: PLC0415  # torch is paid for only by who trains networks
 
     try:
-        return import_module(f"obil.bregman.{name}")
+        return import_module(f"obil.networks.{name}")
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.split(".")[0] == "torch":
             raise InvalidInputError(MISSING_TORCH) from None

@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.estimators.ensemble_fit import Member, Opinions, torch_part
-from obil.model.dense_network import DenseScorer
-from obil.model.ensemble import EnsembleScorer, Weigher
-from obil.ratio.fuse import choose_temperature, dropout_weights, stacked_weights
+from obil.calibration.fuse import choose_temperature, dropout_weights, stacked_weights
+from obil.estimators.ensemble_fit import Member, MemberScores, torch_part
+from obil.serving.dense_network import DenseScorer
+from obil.serving.ensemble import EnsembleScorer, Weigher
 
 
 def fuse(
     how: str,
     members: list[Member],
-    opinions: Opinions,
+    opinions: MemberScores,
     X: Any,
     labels: IntArray,
     weights: FloatArray,

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
-from obil.data.splits import stratified_split, time_split
+from obil.calibration.cross_fit import Split
+from obil.calibration.folds import choose_splits
+from obil.datasets.splits import stratified_split, time_split
 from obil.errors import InvalidInputError
-from obil.ratio.cross_fit import Split
-from obil.ratio.folds import choose_splits
 
 MOST_REPEATS = 10  # whole-number weights are taken as repeated rows up to so many rows a row
 
@@ -64,7 +64,7 @@ class LabelledRows:
         )
 
 
-def honest_splits(
+def out_of_fold_splits(
     rows: LabelledRows, cv: Any, *, groups: npt.ArrayLike | None = None, time: npt.ArrayLike | None = None, seed: int
 ) -> list[Split]:
     """Return (train, test) pairs of the rows: one where `cv` is a share, else those of the folds or of a splitter.
@@ -125,10 +125,10 @@ def _set_aside(
     rows: LabelledRows, share: float, *, groups: npt.NDArray[Any] | None, time: npt.NDArray[Any] | None, seed: int
 ) -> Split:
     if time is not None:
-        train, test = time_split(time, test_share=share)
+        train, test = time_split(time, test_size=share)
     else:
         table = rows.X if np.ndim(rows.X) == 2 and groups is None else None
-        train, test = stratified_split(rows.labels, test_share=share, random_state=seed, groups=groups, rows=table)
+        train, test = stratified_split(rows.labels, test_size=share, random_state=seed, groups=groups, rows=table)
     for side in (train, test):
         held = np.bincount(rows.labels[side], minlength=rows.n_classes)
         if (held == 0).any():

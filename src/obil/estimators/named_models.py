@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier
-from obil.model.columns import ColumnEncoder
+from obil.serving.columns import ColumnEncoder
 
 
 def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None = None) -> Any:

@@ -12,28 +12,28 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from obil.arrays import FloatArray
-from obil.bregman.settings import ModuleKind
+from obil.calibration.calibrate import CALIBRATIONS, fit_calibrator
+from obil.calibration.cross_fit import Split
+from obil.calibration.linear import SLOPE_SD
 from obil.errors import InvalidInputError
-from obil.estimators.ensemble_fit import Member, Opinions, Options, Plan, fit_members, torch_part
+from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, torch_part
 from obil.estimators.fusion import fuse
-from obil.estimators.labelled_rows import LabelledRows, honest_splits, is_share
+from obil.estimators.labelled_rows import LabelledRows, is_share, out_of_fold_splits
 from obil.estimators.ratio_classifier import fit_views
-from obil.estimators.ratio_face import RatioFace, class_shares
+from obil.estimators.ratio_mixin import RatioMixin, class_prior
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
 from obil.estimators.refresh import best_members
-from obil.model.columns import ColumnEncoder
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel, View
-from obil.model.scorers import EstimatorScorer
-from obil.problems.associated import METHODS, class_ratio, target_ratios
-from obil.ratio.calibrate import CALIBRATIONS, fit_calibrator
-from obil.ratio.cross_fit import Split
-from obil.ratio.linear import SLOPE_SD
+from obil.networks.settings import ModuleKind
+from obil.resampling.associated import METHODS, class_ratio, target_ratios
+from obil.serving.columns import ColumnEncoder
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel, View
+from obil.serving.scorers import EstimatorScorer
 
 REFRESH_SHARE = 0.3  # of the new rows set aside, where the honest rows are otherwise cross-fitted
 
 
-class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """Likelihood ratios from an ensemble of networks (and trees), each trained at a kinder class balance.
 
     Every member is trained on an associated problem, the balance it saw is divided out, the log ratios are
@@ -49,7 +49,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         The class ratio, most common to rarest, of each problem; "original" leaves all as the rows are. None means
         the member's own: 1, 2, 5, 10 and the original for "mlp" and "paper", "original" for "tabular".
     loss
-        "cross_entropy", "squared_error", "exponential", ... or a loss of `obil.bregman.losses`; None means the
+        "cross_entropy", "squared_error", "exponential", ... or a loss of `obil.networks.losses`; None means the
         member's own.
     member
         "tabular" (networks on ranks beside trees), "mlp" (the networks alone), "paper" (as printed: squared error,
@@ -66,7 +66,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         refitted on all rows), or the share of rows set aside for them; None means the member's own.
     calibration
         As in `RatioClassifier`.
-    witnesses
+    views
         Also fit cheap members on feature subsets, for `views`.
     categorical_features
         Columns of an array that hold codes; those of words in a DataFrame are found.
@@ -112,7 +112,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         sampling: str = "undersample",
         cv: Any = None,
         calibration: str = "affine",
-        witnesses: bool = False,
+        views: bool = False,
         categorical_features: Sequence[int] | None = None,
         device: str = "cpu",
         random_state: Any = None,
@@ -128,7 +128,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
         self.sampling = sampling
         self.cv = cv
         self.calibration = calibration
-        self.witnesses = witnesses
+        self.views = views
         self.categorical_features = categorical_features
         self.device = device
         self.random_state = random_state
@@ -154,7 +154,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             rows = self._prepared(X, y, sample_weight, recipe)
             cv = recipe.cv if self.cv is None else self.cv
             seed = self._seed()
-            splits = honest_splits(rows, cv, groups=groups, time=time, seed=seed)
+            splits = out_of_fold_splits(rows, cv, groups=groups, time=time, seed=seed)
             plans = self._plans(recipe, rows)
             options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} members") as progress:
@@ -184,7 +184,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
                 )
             seed = self._seed()
             cv = recipe.cv if self.cv is None else self.cv
-            splits = honest_splits(rows, cv if is_share(cv) else REFRESH_SHARE, seed=seed)
+            splits = out_of_fold_splits(rows, cv if is_share(cv) else REFRESH_SHARE, seed=seed)
             plans = self._plans(recipe, rows)
             options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} new members") as progress:
@@ -196,8 +196,8 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             self._finish(kept, opinions, rows, recipe, seed, splits)
         return self
 
-    def views(self, X: Any) -> FloatArray:
-        """Return the log ratios of each witness, (n, V, K); V is 0 without `witnesses`."""
+    def view_log_ratios(self, X: Any) -> FloatArray:
+        """Return the log ratios of each view, (n, V, K); V is 0 without `views`."""
         model = self._fitted()
         return model.views(self._check_rows(X))
 
@@ -258,7 +258,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64)
             if (weights < 0.0).any():
                 raise InvalidInputError("sample_weight must not be negative")
-            class_shares(numbers, weights, self.classes_)
+            class_prior(numbers, weights, self.classes_)
         return LabelledRows.in_order(matrix, numbers, weights, classes=self.classes_, categories=categories)
 
     def _plans(self, recipe: Recipe, rows: LabelledRows) -> list[Plan]:
@@ -297,7 +297,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
     def _finish(
         self,
         members: list[Member],
-        opinions: Opinions,
+        opinions: MemberScores,
         rows: LabelledRows,
         recipe: Recipe,
         seed: int,
@@ -314,7 +314,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             fused, honest.labels, honest.weights, method=self.calibration, slope_sd=slope_sd, random_state=seed
         )
         views: tuple[View, ...] = ()
-        if self.witnesses:
+        if self.views:
             views = fit_views(rows.X, rows.labels, rows.weights, splits, random_state=seed, n_jobs=self.n_jobs)
         encoder = getattr(self, "encoder_", None)
         self.members_, self.fusion_temperature_ = members, temperature
@@ -322,7 +322,7 @@ class OBILClassifier(RatioFace, BaseEstimator):  # type: ignore[misc]  # sklearn
             scorer=scorer,
             calibrator=calibrator,
             classes_=self.classes_,
-            prior_=class_shares(rows.labels, rows.weights, self.classes_),
+            prior_=class_prior(rows.labels, rows.weights, self.classes_),
             holdout_=Holdout.of(calibrator.apply(fused), honest.labels, honest.weights),
             feature_names=None if encoder is None else encoder.names,
             encoder=encoder,

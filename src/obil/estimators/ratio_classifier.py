@@ -11,21 +11,21 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_sample_weight, indexable, validate_data
 
 from obil.arrays import FloatArray, IntArray
+from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
+from obil.calibration.folds import choose_splits, halved_features
+from obil.calibration.freeze_trees import freeze_trees
+from obil.calibration.linear import SLOPE_SD
 from obil.errors import InvalidInputError
-from obil.estimators.ratio_face import RatioFace, class_shares
-from obil.model.holdout import Holdout
-from obil.model.ratio_model import RatioModel, View
-from obil.model.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
-from obil.ratio.calibrate import fit_calibrator
-from obil.ratio.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
-from obil.ratio.folds import choose_splits, halved_features
-from obil.ratio.freeze_trees import freeze_trees
-from obil.ratio.linear import SLOPE_SD
+from obil.estimators.ratio_mixin import RatioMixin, class_prior
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel, View
+from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
 
 N_VIEWS = 4
 
 
-class RatioClassifier(RatioFace, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """Calibrated likelihood ratios from any scikit-learn classifier or pipeline.
 
     Out-of-fold scores calibrate, so that resampling, class weights and overconfidence are divided out
@@ -101,7 +101,7 @@ class RatioClassifier(RatioFace, MetaEstimatorMixin, BaseEstimator):  # type: ig
             raise InvalidInputError("sample_weight must not be negative")
         estimator = HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
         population = np.ones(len(labels)) if weights is None else weights
-        prior = class_shares(numbers, population, self.classes_)
+        prior = class_prior(numbers, population, self.classes_)
         if isinstance(estimator, FrozenEstimator):
             fitted, method = estimator, score_method(estimator)
             outputs, rows = outputs_of(fitted, X, self.classes_), np.arange(len(labels))
@@ -158,7 +158,7 @@ class RatioClassifier(RatioFace, MetaEstimatorMixin, BaseEstimator):  # type: ig
         weights = (
             np.ones(len(labels)) if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=float)
         )
-        prior = class_shares(numbers, weights, model.classes_)
+        prior = class_prior(numbers, weights, model.classes_)
         if kind == "auto":
             kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"
         floor = floor_of(np.concatenate([values, 1.0 - values])) if kind == "probability" else 0.0

@@ -9,8 +9,8 @@ from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from obil.bregman.settings import PAPER_TRAINING, ModuleKind, NetworkKind, Training
 from obil.errors import InvalidInputError
+from obil.networks.settings import PAPER_TRAINING, ModuleKind, NetworkKind, Training
 
 FUSIONS = ("mean", "dropout", "stacked")
 

@@ -3,22 +3,22 @@
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.estimators.ensemble_fit import Member, Opinions, Options, variance_of
+from obil.calibration.fuse import mean_log_loss
+from obil.calibration.linear import fit_linear
+from obil.estimators.ensemble_fit import Member, MemberScores, Options, variance_of
 from obil.estimators.labelled_rows import LabelledRows
-from obil.ratio.fuse import mean_log_loss
-from obil.ratio.linear import fit_linear
 
 
 def best_members(
     old: list[Member],
     new: list[Member],
-    opinions: Opinions,
+    opinions: MemberScores,
     rows: LabelledRows,
     options: Options,
     *,
     slope_sd: float | None,
     seed: int,
-) -> tuple[list[Member], Opinions]:
+) -> tuple[list[Member], MemberScores]:
     """Return the best of old and new members, of each kind as many as there were, with their opinions of honest rows.
 
     The old must have seen none of the rows; the new have not seen the honest ones. Of equals the newer stays.
@@ -38,7 +38,7 @@ def best_members(
     if opinions.variances is not None:
         of_old = [variance_of(member, honest.X, n_passes=options.n_passes, seed=seed) for member in old]
         variances = np.concatenate([opinions.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
-    return [candidates[m] for m in kept], Opinions(opinions.rows, scores[:, kept], variances)
+    return [candidates[m] for m in kept], MemberScores(opinions.rows, scores[:, kept], variances)
 
 
 def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray, slope_sd: float | None) -> float:

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from obil.arrays import FloatArray, IntArray
-from obil.data.times import are_dates
+from obil.datasets.times import are_dates
 from obil.errors import InvalidInputError, ObilError
 from obil.estimators.named_models import named_model
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.model.columns import MOST_LEVELS, Column, ColumnEncoder
-from obil.model.ratio_model import RatioModel, labels_to_numbers
+from obil.serving.columns import MOST_LEVELS, Column, ColumnEncoder
+from obil.serving.ratio_model import RatioModel, labels_to_numbers
 
 MOST_CLASSES = 50
 
@@ -46,11 +46,11 @@ def fit_table(
     Parameters
     ----------
     features, labels
-        What `obil.data.tables.split_labels` returns.
+        What `obil.datasets.tables.split_labels` returns.
     positive
         The label, as text, that becomes the second class; of two labels the larger if None.
     groups, time
-        As in `RatioClassifier.fit`; see `as_groups` and `obil.data.times.as_times`.
+        As in `RatioClassifier.fit`; see `as_groups` and `obil.datasets.times.as_times`.
     verbose
         Show a progress bar where the model has many members.
 
@@ -91,7 +91,7 @@ def table_classifier(
     """Return the unfitted classifier that a word names, for the matrix of an encoder."""
     estimator = named_model(model, encoder, random_state=random_state)
     if isinstance(estimator, OBILClassifier):
-        estimator.set_params(calibration=calibration, witnesses=views, verbose=verbose)
+        estimator.set_params(calibration=calibration, views=views, verbose=verbose)
         return estimator
     return RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
 

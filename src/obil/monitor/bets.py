@@ -4,8 +4,8 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.compiled import compiled
-from obil.model.holdout import Holdout
 from obil.monitor.score_bins import ScoreBins, centre_rows, effective_counts
+from obil.serving.holdout import Holdout
 
 SHIFTS = (0.4, 1.0)  # of the evidence for one class, in standard deviations within the classes
 ONE_SHIFT = (0.7,)  # where there are many classes, and so many shifts

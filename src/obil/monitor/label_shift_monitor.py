@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray, as_floats, as_log_ratios
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.model.holdout import Holdout
 from obil.monitor.difference import Difference, difference_from
-from obil.monitor.monitor_memory import check_memory, restore_memory
+from obil.monitor.monitor_state import check_memory, restore_memory
+from obil.monitor.reference import MonitorReference, fingerprint_of, place_bets
 from obil.monitor.score_bins import place_rows
-from obil.monitor.watch_ground import WatchGround, fingerprint_of, place_bets
 from obil.monitor.wealth import BoolArray, watch
+from obil.serving.holdout import Holdout
 
 
 class LabelShiftMonitor:
@@ -65,34 +65,34 @@ class LabelShiftMonitor:
     """
 
     def __init__(self, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0) -> None:
-        self._take(WatchGround.of(holdout, alpha=alpha, delta=delta, tolerance=tolerance))
+        self._take(MonitorReference.of(holdout, alpha=alpha, delta=delta, tolerance=tolerance))
 
     @classmethod
-    def on(cls, ground: WatchGround) -> Self:
-        """Return a monitor that watches from ground already laid: another stream of the same model costs little."""
+    def on(cls, reference: MonitorReference) -> Self:
+        """Return a monitor that watches from reference already laid: another stream of the same model costs little."""
         monitor = cls.__new__(cls)
-        monitor._take(ground)
+        monitor._take(reference)
         return monitor
 
-    def _take(self, ground: WatchGround) -> None:
-        self._ground = ground
-        self._log_alarm = -math.log(ground.settings["alpha"])
-        self._bins, self._hull = ground.bins, ground.hull
-        n_alternatives = len(ground.shares) // 2
+    def _take(self, reference: MonitorReference) -> None:
+        self._reference = reference
+        self._log_alarm = -math.log(reference.settings["alpha"])
+        self._bins, self._hull = reference.bins, reference.hull
+        n_alternatives = len(reference.shares) // 2
         n_classes, n_bins = self._hull.histograms.shape
-        self._every = ground.every
+        self._every = reference.every
         self._alternatives = np.empty((n_alternatives, n_bins))
         self._bets = np.empty((n_alternatives, n_bins))
         self._row = np.zeros((1, n_classes))  # one row is a batch of one, and needs no new arrays
         self._number = np.zeros(1, dtype=np.int64)
         self._was_trusted = np.empty(1, dtype=np.bool_)
-        self._memory = ground.fresh_memory()
+        self._memory = reference.fresh_memory()
         self._pay(self._number[:0], self._was_trusted[:0])  # compiles now, so that the first row does not wait
 
     @property
     def n_classes(self) -> int:
         """The number of classes, K."""
-        return int(self._ground.start_prior.size)
+        return int(self._reference.start_prior.size)
 
     @property
     def n_rows(self) -> int:
@@ -100,7 +100,7 @@ class LabelShiftMonitor:
         return int(self._memory.seen[0])
 
     @property
-    def n_watched(self) -> int:
+    def n_monitored(self) -> int:
         """Rows seen in this watch: since the last restart."""
         return int(self._memory.seen[1])
 
@@ -141,7 +141,7 @@ class LabelShiftMonitor:
             raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
         values = row.tolist()
         # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
-        if not (len(values) == self._ground.start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
+        if not (len(values) == self._reference.start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
             row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
         self.update_checked(row)
 
@@ -165,12 +165,12 @@ class LabelShiftMonitor:
     def restart(self) -> None:
         """Forget the evidence and what was seen, and watch afresh: rows and alarms are still counted."""
         seen = self._memory.seen
-        self._memory = self._ground.fresh_memory()
+        self._memory = self._reference.fresh_memory()
         self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
 
     def renewed(self, holdout: Holdout) -> Self:
         """Return a new monitor with these settings for other held-out rows."""
-        return type(self)(holdout, **self._ground.settings)
+        return type(self)(holdout, **self._reference.settings)
 
     def difference(self) -> Difference:
         """Return where the last 2,000 rows or so differ from what any prior explains."""
@@ -181,13 +181,13 @@ class LabelShiftMonitor:
         memory = {name: values.tolist() for name, values in self._memory._asdict().items()}
         return {
             "monitor": type(self).__name__,
-            "settings": dict(self._ground.settings),
-            "held_out": self._ground.held_out,
+            "settings": dict(self._reference.settings),
+            "held_out": self._reference.held_out,
             "memory": memory,
         }
 
     @classmethod
-    def from_state(cls, held_out: Holdout | WatchGround, state: Mapping[str, Any]) -> Self:
+    def from_state(cls, held_out: Holdout | MonitorReference, state: Mapping[str, Any]) -> Self:
         """Return a monitor that goes on exactly where the one that made `state` stopped, on the same held-out rows."""
         try:
             name, settings, fingerprint = state["monitor"], dict(state["settings"]), state["held_out"]
@@ -196,13 +196,13 @@ class LabelShiftMonitor:
             raise InvalidStateError("a monitor state holds 'monitor', 'settings', 'held_out' and 'memory'") from None
         if name != cls.__name__:
             raise InvalidStateError(f"this state belongs to {name!r:.40}, not to {cls.__name__!r}")
-        if fingerprint != (held_out.held_out if isinstance(held_out, WatchGround) else fingerprint_of(held_out)):
+        if fingerprint != (held_out.held_out if isinstance(held_out, MonitorReference) else fingerprint_of(held_out)):
             raise InvalidStateError(
                 "this monitor state belongs to other held-out rows, so to another model: its evidence does not "
                 "carry over, start a new monitor"
             )
         try:
-            if isinstance(held_out, WatchGround):
+            if isinstance(held_out, MonitorReference):
                 monitor = cls.on(held_out.with_settings(settings))
             else:
                 monitor = cls(held_out, **settings)
@@ -215,7 +215,7 @@ class LabelShiftMonitor:
     def _watch(self, numbers: IntArray, trusted: BoolArray) -> None:
         """Watch rows up to the next time bets are placed, and place them where that is reached."""
         if self._pay(numbers, trusted) % self._every == 0:
-            place_bets(self._ground, self._memory, self._alternatives, self._bets)
+            place_bets(self._reference, self._memory, self._alternatives, self._bets)
 
     def _pay(self, numbers: IntArray, trusted: BoolArray) -> int:
         memory = self._memory
@@ -223,7 +223,7 @@ class LabelShiftMonitor:
             numbers,
             trusted,
             memory.pays,
-            self._ground.shares,
+            self._reference.shares,
             self._log_alarm,
             memory.wealths,
             memory.fresh,

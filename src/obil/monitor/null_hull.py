@@ -7,8 +7,8 @@ from scipy.special import chdtri
 
 from obil.arrays import FloatArray
 from obil.compiled import compiled
-from obil.model.holdout import Holdout
 from obil.monitor.score_bins import ScoreBins, effective_counts
+from obil.serving.holdout import Holdout
 
 STEPS = 4  # of the projection in each call, from where the last one stopped
 LEAST_MIXING = 1e-9  # a class that explains nothing now may explain something later

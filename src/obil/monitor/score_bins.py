@@ -6,7 +6,7 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
-from obil.model.holdout import Holdout
+from obil.serving.holdout import Holdout
 
 FEWEST_BINS, MOST_BINS = 4, 64
 ENDS = 0.005  # rows beyond these quantiles count as lying there: one wild score must not take a bin

@@ -14,15 +14,15 @@ import uvicorn
 from fastapi import FastAPI
 
 from obil.errors import InvalidInputError, ObilError
-from obil.service.app import create_app
 from obil.service.free_port import require_free_port
-from obil.service.json_logs import set_up_json_logs
-from obil.service.model_shelf import ModelShelf
-from obil.service.operations import Sender, StreamSettings
+from obil.service.http.app import create_app
+from obil.service.http.json_logs import set_up_json_logs
 from obil.service.refusals import RefusedError
 from obil.service.service_settings import ServiceSettings
-from obil.service.stores import open_store
-from obil.service.stream_hub import StreamHub
+from obil.service.storage.stores import open_store
+from obil.service.streams.model_registry import ModelRegistry
+from obil.service.streams.operations import Sender, StreamSettings
+from obil.service.streams.stream_hub import StreamHub
 
 PRUNE_SECONDS = 3_600.0
 FOLLOW_SECONDS = 1.0
@@ -76,7 +76,7 @@ def open_service(
             )
         hub = StreamHub(
             store,
-            ModelShelf(model, store, trusted=trusted),
+            ModelRegistry(model, store, trusted=trusted),
             defaults=defaults,
             store_inputs=settings.store_inputs,
             most_streams=settings.memory_streams,

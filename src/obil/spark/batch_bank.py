@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp, softmax
 
 from obil.arrays import FloatArray, PriorLike, as_floats, as_prior, require_in
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.prior.evidence import LARGEST_LOGIT, N_NODES, BinaryEvidence
+from obil.trackers.evidence import LARGEST_LOGIT, N_NODES, BinaryEvidence
 
 # Rows each filter remembers; None never forgets.
 MEMORIES: tuple[float | None, ...] = (500, 1_500, 5_000, 15_000, 50_000, None)

@@ -13,9 +13,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from obil.arrays import FloatArray, PriorLike
 from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.model.ratio_model import RatioModel
-from obil.policy import Policy
-from obil.prior.evidence import BinaryEvidence
+from obil.policies import Policy
+from obil.serving.ratio_model import RatioModel
 from obil.spark.batch_bank import BatchBank
 from obil.spark.batch_file import AfterBatch, read_after, write_after
 from obil.spark.decision_columns import require_free
@@ -23,6 +22,7 @@ from obil.spark.evidence_rows import binary_from_bytes
 from obil.spark.log_ratio_evidence import evidence_of_log_ratios
 from obil.spark.scoring import score
 from obil.spark.shipped_model import ShippedModel
+from obil.trackers.evidence import BinaryEvidence
 
 Write = Callable[[DataFrame, int], object]
 # where Spark says which query a batch is of, one for ever in a checkpoint; None where threads are not pinned

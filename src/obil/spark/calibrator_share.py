@@ -5,10 +5,10 @@ from functools import lru_cache
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.model.ratio_model import RatioModel
-from obil.prior.calibration_spread import calibration_variance, logits_of, widen
-from obil.prior.estimate import PriorEstimate
+from obil.serving.ratio_model import RatioModel
 from obil.spark.shipped_model import ShippedModel
+from obil.trackers.calibration_spread import calibration_variance, logits_of, widen
+from obil.trackers.estimate import PriorEstimate
 
 
 def with_calibrator(model: RatioModel, found: PriorEstimate) -> PriorEstimate:

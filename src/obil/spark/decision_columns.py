@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, Long
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.model.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel
 
 _KINDS: dict[str, DataType] = {"b": BooleanType(), "i": LongType(), "u": LongType(), "f": DoubleType()}
 

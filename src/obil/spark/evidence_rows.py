@@ -6,8 +6,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.prior.evidence import N_NODES, BinaryEvidence
-from obil.prior.passes import PassEvidence
+from obil.trackers.evidence import N_NODES, BinaryEvidence
+from obil.trackers.passes import PassEvidence
 
 Group = tuple[str | None, ...]  # the texts of `carried_columns`
 

@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # what every Spark program calls it
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from obil.model.ratio_model import RatioModel
-from obil.prior.estimate import PriorEstimate
+from obil.serving.ratio_model import RatioModel
 from obil.spark.carried_columns import from_text
 from obil.spark.decision_columns import share_type
 from obil.spark.evidence_rows import Group
+from obil.trackers.estimate import PriorEstimate
 
 EVIDENCE, GROUP = "evidence", "obil_group"
 RESULT = ("n_rows", "prior", "lower", "upper")

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType
 
 from obil.errors import InvalidInputError
-from obil.model.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel
 from obil.spark.carried_columns import named
 
 FEATURE = "obil_x"  # features travel by number: their names may be anything

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obil.online.decision import Decisions
+from obil.online.online_classifier import OnlineClassifier
 from obil.spark.decision_columns import class_values, from_binary, share_values
-from obil.stream.decision import Decisions
-from obil.stream.online_classifier import OnlineClassifier
 
 TIME, ID, LABEL, PROPENSITY = "obil_time", "obil_id", "obil_label", "obil_propensity"
 RATIOS, VIEWS = "obil_ratios", "obil_views"

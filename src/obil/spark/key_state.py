@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obil.errors import InvalidStateError
-from obil.model.ratio_model import RatioModel
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.packed_state import pack_state, unpack_state
+from obil.serving.ratio_model import RatioModel
 from obil.spark.shipped_model import ShippedModel
-from obil.stream.online_classifier import OnlineClassifier
-from obil.stream.packed_state import pack_state, unpack_state
 
 LABELS = "labels"  # the part of a state that grows with the decisions that wait
 FINGERPRINT = 16  # letters of a model's fingerprint that a key keeps

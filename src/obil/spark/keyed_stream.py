@@ -22,10 +22,10 @@ from pyspark.sql.types import (
 from obil.arrays import PriorLike
 from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError
-from obil.model.ratio_model import RatioModel
 from obil.monitor import LabelShiftMonitor
-from obil.policy import Policy
-from obil.prior import PriorTracker
+from obil.online.online_classifier import HORIZON, OnlineClassifier
+from obil.policies import Policy
+from obil.serving.ratio_model import RatioModel
 from obil.spark.carried_columns import as_ordered, as_text, from_ordered, from_text, named
 from obil.spark.decision_columns import as_binary, class_type, require_free, share_type
 from obil.spark.feature_columns import FEATURE, feature_columns, model_input, numbered_features, require_columns
@@ -33,7 +33,7 @@ from obil.spark.key_processor import KeyProcessor
 from obil.spark.key_rows import DECIDED, ID, LABEL, PROPENSITY, RATIOS, TIME, VIEWS, RowLayout
 from obil.spark.key_state import packed
 from obil.spark.shipped_model import ShippedModel
-from obil.stream.online_classifier import HORIZON, OnlineClassifier
+from obil.trackers import PriorTracker
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -55,7 +55,7 @@ def stream(
     positive: Any = None,
     monitor: bool | LabelShiftMonitor = True,
     horizon: int = HORIZON,
-    silence: Any = None,
+    unlabeled_as: Any = None,
     expire_after: timedelta | None = None,
     features: Sequence[str] | None = None,
     trusted: Collection[str] = (),
@@ -79,7 +79,7 @@ def stream(
     id, label, propensity
         The columns that name a row, its true label and the probability that it was asked for; without `id` rows are
         numbered, and no label can come.
-    costs, policy, tracker, prior, positive, monitor, horizon, silence
+    costs, policy, tracker, prior, positive, monitor, horizon, unlabeled_as
         As for `OnlineClassifier`; a key that comes up first is started with them. Costs and policy are the query's:
         changed between two runs, they hold for every key from the next row on.
     expire_after
@@ -115,7 +115,7 @@ def stream(
     require_free([*DECIDED, *(["id"] if id is None else [])], [*keys, time, *([] if id is None else [id])])
     old = _replaced(replaces, fitted, trusted)
     settings: dict[str, Any] = {"costs": costs, "policy": policy, "tracker": tracker, "prior": prior}
-    settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "silence": silence}
+    settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "unlabeled_as": unlabeled_as}
     online = OnlineClassifier(fitted, **settings)
     layout = RowLayout(
         n_classes=fitted.n_classes,

@@ -8,8 +8,8 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from obil.prior.evidence import BinaryEvidence
 from obil.spark.evidence_rows import binary_to_bytes
+from obil.trackers.evidence import BinaryEvidence
 
 
 def evidence_of_log_ratios(df: DataFrame, column: str) -> DataFrame:

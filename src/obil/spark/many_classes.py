@@ -9,9 +9,7 @@ from pyspark.sql import DataFrame
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posterior
 from obil.errors import EstimationError, InvalidInputError
-from obil.model.ratio_model import RatioModel
-from obil.prior.pass_search import PassSearch
-from obil.prior.passes import PassEvidence
+from obil.serving.ratio_model import RatioModel
 from obil.spark.calibrator_share import with_calibrator, with_shared_calibrator
 from obil.spark.decision_columns import as_binary, from_binary
 from obil.spark.evidence_rows import (
@@ -23,8 +21,10 @@ from obil.spark.evidence_rows import (
 )
 from obil.spark.evidence_tables import EVIDENCE, as_table, evidence_schema, result_schema, result_values
 from obil.spark.feature_columns import model_input
+from obil.spark.search_start import start_from_posteriors
 from obil.spark.shipped_model import ShippedModel
-from obil.spark.vote_start import start_from_votes
+from obil.trackers.pass_search import PassSearch
+from obil.trackers.passes import PassEvidence
 
 
 def estimate_many_classes(
@@ -36,7 +36,7 @@ def estimate_many_classes(
     try:
         searches: dict[Group, PassSearch] = {}
         for group, votes in _one_pass(ratios, keys, model, at=None).items():
-            searches[group] = PassSearch(start_from_votes(model, votes.gradient / votes.n_rows))
+            searches[group] = PassSearch(start_from_posteriors(model, votes.gradient / votes.n_rows))
         if not keys and not searches:
             raise InvalidInputError("no rows, so no evidence to estimate a prior from")
         while at := {group: search.at for group, search in searches.items() if not search.done}:

@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 
 from obil.arrays import require_in
 from obil.errors import InvalidInputError
-from obil.prior.evidence import BinaryEvidence
 from obil.spark.calibrator_share import with_calibrator, with_shared_calibrator
 from obil.spark.carried_columns import as_text
 from obil.spark.decision_columns import require_free
@@ -26,6 +25,7 @@ from obil.spark.evidence_tables import (
 from obil.spark.feature_columns import feature_columns, model_input, numbered_features, require_columns
 from obil.spark.many_classes import estimate_many_classes
 from obil.spark.shipped_model import ShippedModel
+from obil.trackers.evidence import BinaryEvidence
 
 
 def estimate_prior(

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark import Broadcast, SparkContext
 
 from obil.errors import ModelFileError
-from obil.model.files import listed_files, load, save
-from obil.model.ratio_model import RatioModel
+from obil.serving.files import listed_files, load, save
+from obil.serving.ratio_model import RatioModel
 
 
 @dataclass(frozen=True, slots=True)

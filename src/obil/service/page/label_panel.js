@@ -6,7 +6,7 @@ import { estimate } from "./shares.js";
 const SOURCES = { expected: "expected", labels: "from labels", both: "in part from labels", counted: "counted" };
 const OUTCOMES = [
   ["labelled", "Decisions that got a label"], ["pending", "Decisions that a label may still reach"],
-  ["silent", "Decisions taken by their silence"], ["replaced", "Labels that contradicted an earlier one"],
+  ["unlabeled", "Decisions taken by their unlabeled_as"], ["replaced", "Labels that contradicted an earlier one"],
   ["repeated", "Labels that said the same again"], ["unknown", "Labels for no decision that is remembered"],
   ["superseded", "Decisions whose id a newer one took over"],
 ];

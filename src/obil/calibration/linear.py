@@ -1,0 +1,152 @@
+"""Fit slopes and offsets on honest rows, by unweighted likelihood with the prior odds as a fixed offset."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax
+
+from obil.arrays import FloatArray, IntArray
+from obil.calibration.score_unit import ScoreUnit
+from obil.calibration.shrink import shrink_offsets
+from obil.errors import EstimationError, InvalidInputError
+from obil.serving.calibrators import LinearCalibrator
+
+# Scores that are already log odds rarely need more: on a few hundred rows this keeps the slope from being noise.
+SLOPE_SD = 0.15
+SMALLEST_SLOPE = 1e-3  # a score that ranks backwards is for the gate to refuse, not for a map to turn round
+
+
+def fit_linear(
+    scores: FloatArray,
+    labels: IntArray,
+    weights: FloatArray,
+    *,
+    method: str = "affine",
+    slope_sd: float | None = SLOPE_SD,
+    shrink: bool = False,
+) -> LinearCalibrator:
+    """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector).
+
+    `shrink` draws the offsets of more than two classes towards 0, as far as their own spread says. One offset alone
+    has no spread, and scores without a scale (`slope_sd` None) have no zero either: those offsets stay free.
+    """
+    n_classes = scores.shape[1]
+    weights = as_counts(weights)
+    log_shares = np.log(class_prior(labels, weights, n_classes))
+    if slope_sd is not None:
+        own = ScoreUnit.plain(n_classes)
+    else:  # without offsets a score of 0 means what it says
+        own = ScoreUnit.of_spread(scores, labels, weights, keep_zero=method == "temperature")
+    scores = own.measure(scores)
+    free = n_classes - 1
+    n_slopes = free if method == "vector" else 1
+    n_offsets = 0 if method == "temperature" else free
+    # theta = (slopes, offsets); to_slopes and to_offsets spread it over the classes
+    to_slopes = np.zeros((n_classes, n_slopes + n_offsets))
+    to_slopes[1:, :n_slopes] = np.eye(free) if method == "vector" else 1.0
+    to_offsets = np.zeros((n_classes, n_slopes + n_offsets))
+    if n_offsets:
+        to_offsets[1:, n_slopes:] = np.eye(free)
+    likelihood = _Likelihood(scores, labels, weights, log_shares, to_slopes, to_offsets)
+    mean = np.concatenate([np.ones(n_slopes), np.zeros(n_offsets)])
+    # without a prior on the slope a trace of one remains, so that separable rows do not send it to infinity
+    precision = np.concatenate([np.full(n_slopes, 1.0 / (slope_sd or 100.0) ** 2), np.full(n_offsets, 1e-6)])
+    theta, hessian = likelihood.maximise(mean, precision)
+    if (theta[:n_slopes] < SMALLEST_SLOPE).any():  # hold the slope there, and let the offset answer to that
+        mean[:n_slopes] = np.maximum(theta[:n_slopes], SMALLEST_SLOPE)
+        precision[:n_slopes] = 1e12
+        theta, hessian = likelihood.maximise(mean, precision)
+    covariance = np.linalg.inv(hessian).astype(np.float64, copy=False)
+    if n_offsets:
+        # the class counts are what they are: their sampling noise is no part of the ratio's
+        per_class = np.bincount(labels, weights=weights, minlength=n_classes)
+        covariance[n_slopes:, n_slopes:] -= np.diag(1.0 / per_class[1:]) + 1.0 / per_class[0]
+    if shrink and n_offsets > 1 and slope_sd is not None:
+        theta, covariance = shrink_offsets(theta, covariance, n_offsets)
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    deviations = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T  # (A, parameters)
+    # back in the scores' own unit: slope * (score - zero) / unit + offset
+    slopes = np.maximum(to_slopes @ theta, SMALLEST_SLOPE) / own.unit
+    slopes[0] = 1.0
+    slope_axes = deviations @ to_slopes.T / own.unit
+    axes = np.stack([slope_axes, deviations @ to_offsets.T - slope_axes * own.zero], axis=1)
+    return LinearCalibrator(slopes, to_offsets @ theta - slopes * own.zero, axes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Likelihood:
+    """The likelihood of labels given scores, linear in its parameters (slopes, offsets)."""
+
+    scores: FloatArray  # (n, K)
+    labels: IntArray  # (n,)
+    weights: FloatArray  # (n,) counts
+    log_shares: FloatArray  # (K,)
+    to_slopes: FloatArray  # (K, parameters)
+    to_offsets: FloatArray  # (K, parameters)
+
+    def maximise(self, mean: FloatArray, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the parameters and the curvature at the maximum, under a normal prior, by Newton's method."""
+        theta = mean.copy()
+        rows = np.arange(len(self.labels))
+
+        def objective(at: FloatArray) -> tuple[float, FloatArray]:
+            logits = self.log_shares + self.scores * (self.to_slopes @ at) + self.to_offsets @ at
+            log_posterior = log_softmax(logits, axis=1)
+            value = self.weights @ log_posterior[rows, self.labels] - precision @ (at - mean) ** 2 / 2.0
+            return float(value), np.exp(log_posterior)
+
+        value, posterior = objective(theta)
+        for _ in range(200):
+            residual = -self.weights[:, None] * posterior  # (n, K)
+            residual[rows, self.labels] += self.weights
+            gradient = self.to_slopes.T @ (residual * self.scores).sum(axis=0) + self.to_offsets.T @ residual.sum(
+                axis=0
+            )
+            gradient -= precision * (theta - mean)
+            hessian = np.diag(precision) + self._curvature(posterior)
+            step = np.linalg.solve(hessian, gradient)
+            if float(gradient @ step) < 1e-10 * (1.0 + abs(value)):
+                return theta, hessian
+            share = 1.0
+            candidate, new_posterior = objective(theta + step)
+            while candidate < value and share > 1e-12:
+                share /= 2.0
+                candidate, new_posterior = objective(theta + share * step)
+            if candidate < value:
+                break
+            theta, value, posterior = theta + share * step, candidate, new_posterior
+        raise EstimationError("the calibrator did not converge: are these scores of the rows' own labels?")
+
+    def _curvature(self, posterior: FloatArray) -> FloatArray:
+        """Return the negative second derivative of the log-likelihood in the parameters."""
+        # the derivative of class k's logit is score_k * to_slopes[k] + to_offsets[k]
+        mean = (posterior * self.scores) @ self.to_slopes + posterior @ self.to_offsets  # (n, parameters)
+        total = -mean.T @ (mean * self.weights[:, None])
+        for k in range(1, self.scores.shape[1]):
+            derivative = self.scores[:, k : k + 1] * self.to_slopes[k] + self.to_offsets[k]
+            total += derivative.T @ (derivative * (self.weights * posterior[:, k])[:, None])
+        return total
+
+
+def as_counts(weights: FloatArray) -> FloatArray:
+    """Return weights that add up to the number of rows they are worth.
+
+    Whole-number weights count rows, as in scikit-learn. Others describe a population: only their
+    proportions matter, and they are worth (sum w)^2 / sum w^2 rows.
+
+    >>> as_counts(np.array([1.0, 3.0])), as_counts(np.array([0.5, 0.5]))
+    (array([1., 3.]), array([1., 1.]))
+    """
+    if np.array_equal(weights, np.round(weights)):
+        return weights
+    counts: FloatArray = weights * (weights.sum() / (weights**2).sum())
+    return counts
+
+
+def class_prior(labels: IntArray, weights: FloatArray, n_classes: int) -> FloatArray:
+    """Return the weighted share of each class, (K,); every class needs rows."""
+    totals = np.bincount(labels, weights=weights, minlength=n_classes)
+    if (totals <= 0.0).any():
+        raise InvalidInputError(f"calibration needs rows of every class, got weights {totals.tolist()}")
+    shares: FloatArray = totals / totals.sum()
+    return shares

@@ -1,0 +1,88 @@
+"""What every classifier here offers once it is fitted: log ratios, posteriors at any prior, labels."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_y, check_consistent_length, check_is_fitted
+
+from obil.arrays import FloatArray, IntArray, PriorLike
+from obil.bayes.posterior import posterior
+from obil.errors import InvalidInputError
+from obil.serving.columns import ColumnEncoder
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel, prior_of_classes
+
+
+class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
+    """Answers from the fitted `model_`; a subclass fits it and says in `_check_rows` what rows it takes."""
+
+    classes_: npt.NDArray[Any]
+    model_: RatioModel
+
+    @property
+    def prior_(self) -> FloatArray:
+        """The class shares of the training population, (K,)."""
+        return self._fitted().prior_
+
+    @property
+    def holdout_(self) -> Holdout:
+        """Honest log ratios with labels."""
+        return self._fitted().holdout_
+
+    def log_ratios(self, X: Any) -> FloatArray:
+        """Return calibrated log p(x|k) - log p(x|0), (n, K)."""
+        model = self._fitted()
+        return model.log_ratios(self._check_rows(X))
+
+    def predict_proba(self, X: Any, *, prior: PriorLike | Mapping[Any, float] | None = None) -> FloatArray:
+        """Return posteriors at any prior: a number, an array or {class: p}; without one, at the training prior."""
+        ratios = self.log_ratios(X)
+        return posterior(ratios, self.prior_ if prior is None else prior_of_classes(prior, self.classes_))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the most probable class of each row at the training prior."""
+        most_probable = np.argmax(self.predict_proba(X), axis=1)
+        chosen: npt.NDArray[Any] = self.classes_[most_probable]
+        return chosen
+
+    def with_encoder(self, encoder: ColumnEncoder) -> RatioModel:
+        """Return the fitted model for tables whose columns `encoder` turns into this model's matrix."""
+        return replace(self._fitted(), feature_names=encoder.names, encoder=encoder)
+
+    def _check_rows(self, X: Any) -> Any:
+        return X
+
+    def _fitted(self) -> RatioModel:
+        check_is_fitted(self, "model_")
+        return self.model_
+
+    def _learn_classes(self, X: Any, y: Any) -> tuple[npt.NDArray[Any], IntArray]:
+        """Check the labels and learn the classes; return labels and class numbers, (n,) each."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        labels = _check_y(y)
+        check_consistent_length(X, labels)
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"a ratio needs two classes, got 1 class ({self.classes_.tolist()}) in n_samples = {len(labels)}"
+            )
+        return labels, numbers.astype(np.int64)
+
+
+def class_prior(numbers: IntArray, weights: FloatArray, classes: npt.NDArray[Any]) -> FloatArray:
+    """Return the weighted share of each class, (K,), every one of them present."""
+    totals = np.bincount(numbers, weights=weights, minlength=len(classes))
+    if (totals <= 0.0).any():
+        raise InvalidInputError(
+            f"every class needs a row of positive weight, got total weights {totals.tolist()} for {classes.tolist()}: "
+            "less than two classes, only one class, is left"
+        )
+    shares: FloatArray = totals / totals.sum()
+    return shares

@@ -1,0 +1,91 @@
+"""Compare ways to know the prior on one labelled stream: same scores, same rules, only the prior differs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray, as_labels, require_same_length
+from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.errors import InvalidInputError
+from obil.policies import CostPolicy, FBetaPolicy
+from obil.serving.holdout import Holdout
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What decisions at one way's priors came to."""
+
+    way: str
+    cost: float  # a row, at the threshold of least expected cost
+    f1: float  # over the whole stream, at the F1 policy's threshold
+    prior_error: float  # mean distance from the true prior
+
+
+def compare_priors(
+    log_ratios: FloatArray,
+    labels: IntArray,
+    truth: FloatArray,
+    estimates: Mapping[str, FloatArray],
+    *,
+    holdout: Holdout,
+    costs: Costs = EQUAL_COSTS,
+) -> tuple[Compared, ...]:
+    """Return what each way's priors are worth, by the rows' labels.
+
+    Parameters
+    ----------
+    log_ratios
+        Of the stream's rows, (n, 2).
+    labels
+        Their true class numbers, (n,).
+    truth
+        The prior of class 1 that each row was drawn at, (n,).
+    estimates
+        What each way held it to be *before* the row, (n,).
+    holdout
+        The model's own held-out rows, which the F1 policy reads.
+
+    >>> rows, labels = np.array([[0.0, -1.0], [0.0, 1.0]]), np.array([0, 1])
+    >>> half = np.array([0.5, 0.5])
+    >>> compare_priors(rows, labels, half, {"oracle": half}, holdout=Holdout.of(rows, labels))[0].cost
+    0.0
+    """
+    by_cost, by_f1 = CostPolicy(costs).bind(), FBetaPolicy().bind(holdout)
+    score, true = log_ratios[:, 1], labels == 1
+    compared = []
+    for way, estimate in estimates.items():
+        require_same_length(log_ratios=log_ratios, labels=labels, truth=truth, estimate=estimate)
+        alert = score > by_cost.log_thresholds(estimate)
+        alert_for_f1 = score > by_f1.log_thresholds(estimate)
+        wrong = int((alert_for_f1 != true).sum())
+        found = int((alert_for_f1 & true).sum())
+        compared.append(
+            Compared(
+                way=way,
+                cost=float(costs.matrix[alert.astype(np.int64), labels].mean()),
+                f1=2 * found / (2 * found + wrong) if found else 0.0,
+                prior_error=float(np.abs(estimate - truth).mean()),
+            )
+        )
+    return tuple(compared)
+
+
+def rows_at(labels: npt.ArrayLike, truth: FloatArray, *, random_state: int) -> IntArray:
+    """Return which labelled rows (m,) arrive, (n,): row t is positive with probability truth[t], drawn with repeats.
+
+    >>> rows_at([0, 1], np.array([1e-9, 1.0 - 1e-9]), random_state=0)
+    array([0, 1])
+    """
+    numbers = as_labels(labels, n_classes=2)
+    rng = np.random.default_rng(random_state)
+    positive = rng.random(len(truth)) < truth
+    rows = np.empty(len(truth), dtype=np.int64)
+    for k in range(2):
+        members = np.flatnonzero(numbers == k)
+        if not members.size:
+            raise InvalidInputError(f"each class needs a row to draw from, got none of class {k}")
+        arriving = positive == bool(k)
+        rows[arriving] = rng.choice(members, size=int(arriving.sum()), replace=True)
+    return rows

@@ -1,0 +1,250 @@
+"""Write one self-contained page on a model: the verdict, its calibration, what its alerts are worth at each prior."""
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from obil import __version__
+from obil.calibration.diagnose import CalibrationFigures, Diagnosis, diagnose
+from obil.calibration.recalibration import Estimate
+from obil.calibration.verdict import Verdict
+from obil.errors import InvalidInputError
+from obil.evaluation.calibration_plot import reliability_picture
+from obil.evaluation.markup import escaped, name, percent, table
+from obil.evaluation.operating_plot import legend, operating_picture, picture_priors
+from obil.evaluation.operating_points import FEW_ROWS, OperatingPoint, costs_of, operating_points, with_training_prior
+from obil.evaluation.report_text import GLOSSARY, HEADLINES, NEXT_STEPS, offset_words, policy_words, slope_words
+from obil.evaluation.verify import Verification, verify
+from obil.policies import CostPolicy, Policy
+from obil.serving.ratio_model import RatioModelLike
+
+HEADER = ("Prior", "Threshold", "Sensitivity", "Specificity", "PPV", "NPV", "Alerts", "F1", "Cost / 1,000")
+FIGURES = {"offset": "Offset", "slope_error": "Slope, distance from 1", "balanced_ece": "Calibration error"}
+
+
+def write_report(
+    model: RatioModelLike, X: Any, y: npt.ArrayLike, path: str | os.PathLike[str], *, policy: Policy | None = None
+) -> Verification:
+    """Write the page on labelled rows that the model was not fitted on, whole or not at all; return the verification.
+
+    Parameters
+    ----------
+    model
+        A fitted `RatioClassifier`, or what `obil.load` returns.
+    y
+        The user's own labels; every class needs a row.
+    policy
+        What sets the threshold; equal costs if None. It reads the model's own held-out rows, as in service; what
+        it then does is measured on X and y.
+    """
+    target = Path(path)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InvalidInputError(f"the report must be a file in a folder that exists, got {str(target)!r}")
+    verification = verify(model, X, y)
+    page = report_page(model, verification, policy=policy)
+    staging = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        staging.write_text(page, encoding="utf-8")
+        staging.replace(target)
+    finally:
+        staging.unlink(missing_ok=True)
+    return verification
+
+
+def report_page(model: RatioModelLike, verification: Verification, *, policy: Policy | None = None) -> str:
+    """Return the page as text; the same model and rows give the same bytes."""
+    rule = CostPolicy() if policy is None else policy
+    classes = list(verification.classes)
+    alerted = [1] if len(classes) == 2 else range(len(classes))
+    template = resources.files("obil.evaluation").joinpath("report_page.html").read_text(encoding="utf-8")
+    return Template(template).substitute(
+        verdict=_verdict(verification.verdict),
+        judgement=verification.verdict.decision.replace(" ", "-"),
+        rows=_rows(model, verification),
+        calibration=_calibration(model, verification, rule),
+        rule=policy_words(rule) + ("" if isinstance(rule, CostPolicy) else " Costs are counted as 1 for every error."),
+        points="".join(_points(model, verification.diagnosis, rule, k, classes) for k in alerted),
+        glossary="".join(f"<dt>{term}</dt><dd>{sentence}</dd>" for term, sentence in GLOSSARY),
+        version=escaped(__version__),
+    )
+
+
+def _verdict(verdict: Verdict) -> str:
+    more = "".join(f"<li>{escaped(_sentence(reason))}</li>" for reason in verdict.reasons[1:])
+    figures = table(
+        "What the gate looked at",
+        ("Figure", "Found", "Allowed", "Refused above", "Chance alone gives up to"),
+        [
+            [FIGURES.get(key, escaped(key))]
+            + [f"{number:.3f}" for number in (figure.value, figure.allowed, figure.refused, figure.chance)]
+            for key, figure in verdict.figures.items()
+        ],
+    )
+    return (
+        f"<h2>Verdict: {HEADLINES[verdict.decision].lower()}</h2><p><strong>{escaped(verdict.sentence)}</strong></p>"
+        + (f"<p>Also:</p><ul>{more}</ul>" if more else "")
+        + f"<p>{NEXT_STEPS[verdict.decision]}</p><details><summary>The figures behind it</summary>{figures}"
+        + "<p>A figure counts against the model only where it is above what is allowed <em>and</em> above what a "
+        + "perfectly calibrated model would show by chance on as many rows.</p></details>"
+    )
+
+
+def _rows(model: RatioModelLike, verification: Verification) -> str:
+    holdout = verification.diagnosis.holdout
+    counts = holdout.counts
+    lines = [
+        [name(label), f"{counts[k]:,}", percent(float(holdout.prior[k])), percent(float(model.prior_[k]))]
+        for k, label in enumerate(verification.classes)
+    ]
+    parts = [table("Labelled rows", ("Class", "Rows", "Share here", "Share in training"), lines)]
+    names: Sequence[object] = getattr(getattr(model, "model_", model), "feature_names", None) or ()
+    if names:
+        listed = ", ".join(name(column) for column in names)
+        parts.append(f"<details><summary>{len(names)} columns</summary><p>{listed}</p></details>")
+    return f"<p>{len(holdout.labels):,} labelled rows of {len(counts)} classes.</p>" + "".join(parts)
+
+
+def _calibration(model: RatioModelLike, verification: Verification, rule: Policy) -> str:
+    holdout, classes = verification.diagnosis.holdout, list(verification.classes)
+    priors = with_training_prior(float(model.prior_[1]))
+    thresholds = None
+    if len(classes) == 2:
+        found = rule.bind(model.holdout_).log_thresholds(np.array(priors))
+        thresholds = [float(threshold) for threshold in found if np.isfinite(threshold)]
+    diagnosis = diagnose(holdout, prior=model.prior_, thresholds=thresholds)
+    recalibration = diagnosis.recalibration
+    # figure, found, interval, ideal; and what it means
+    found_here = [
+        ([f"Offset of {name(label)}", *_estimate(shift), "0"], offset_words(shift))
+        for label, shift in zip(classes[1:], recalibration.shifts, strict=True)
+    ]
+    found_here.append((["Slope", *_estimate(recalibration.slope), "1"], slope_words(recalibration.slope)))
+    error = diagnosis.balanced_ece
+    found_here.append((["Calibration error", f"{error:.3f}", "n/a", "0"], _ece_words(error)))
+    figures = table(
+        "Calibration on these rows",
+        ("Figure", "Found", f"{percent(recalibration.level)} interval", "Ideal"),
+        [cells for cells, _ in found_here],
+    )
+    meanings = "".join(f"<li>{cells[0]}: {words[0].lower()}{words[1:]}</li>" for cells, words in found_here)
+    figures += f"<p>What that means for the ratio:</p><ul>{meanings}</ul>"
+    even = "1/2" if len(classes) == 2 else f"1/{len(classes)}"
+    pictures = "".join(
+        _pair(diagnosis, k, classes[k], even) for k in ([1] if len(classes) == 2 else range(len(classes)))
+    )
+    return figures + f'<div class="pictures">{pictures}</div>' + _near_thresholds(diagnosis)
+
+
+def _pair(diagnosis: Diagnosis, k: int, label: object, even: str) -> str:
+    """Return the reliability of one class at equal class shares and at the training prior."""
+    at: list[tuple[CalibrationFigures, str]] = [
+        (diagnosis.balanced, f"at prior {even}, where faults show"),
+        (diagnosis.own, f"at the training prior, {percent(float(diagnosis.own.prior[k]))}"),
+    ]
+    drawn = []
+    for figures, words in at:
+        bins = [row for row in figures.table if row.class_number == k]
+        picture = reliability_picture(bins, diagnosis.holdout, figures.prior, f"Reliability of class {label} {words}")
+        drawn.append(f"<figure>{picture}<figcaption>Class {name(label)} {words}</figcaption></figure>")
+    return "".join(drawn)
+
+
+def _near_thresholds(diagnosis: Diagnosis) -> str:
+    if not diagnosis.thresholds:
+        return ""
+    lines = []
+    for threshold in diagnosis.thresholds:
+        near = threshold.rows
+        if near is None:
+            lines.append([f"{threshold.log_threshold:+.2f}", "0", "nothing vouches for decisions there"])
+            continue
+        error = near.ratio_error
+        words = "too few rows to bound" if np.isinf(error) else f"up to {percent(error)}"
+        lines.append([f"{threshold.log_threshold:+.2f}", f"{near.n_rows:,}", words])
+    shown = table(
+        "Near the thresholds of the next section", ("Threshold", "Rows near it", "The ratio is off by"), lines
+    )
+    return f"<details><summary>How far the ratio can be off where decisions are made</summary>{shown}</details>"
+
+
+def _points(model: RatioModelLike, diagnosis: Diagnosis, rule: Policy, k: int, classes: list[object]) -> str:
+    holdout, own, label = diagnosis.holdout, float(model.prior_[k]), classes[k]
+    bound, costs = rule.bind(model.holdout_, positive=k), costs_of(rule)
+
+    def measured(priors: Sequence[float]) -> tuple[OperatingPoint, ...]:
+        return operating_points(holdout, bound, priors, costs=costs, positive=k, rest=model.prior_)
+
+    priors = with_training_prior(own)
+    points = measured(priors)
+    at_home = points[priors.index(own)]
+    shown = table(
+        f"Alerts on class {name(label)}",
+        HEADER,
+        [_point_cells(point, own) for point in points],
+        marked=priors.index(own),
+        css="numbers",
+    )
+    rough = any(point.is_rough for point in points)
+    note = f"<p>* Rests on fewer than {FEW_ROWS} of these rows: rough, above all near 100 %.</p>" if rough else ""
+    if not all(point.reachable for point in points):
+        note += "<p>“none” marks a prior at which no threshold keeps to the rule: nothing is alerted there.</p>"
+    chart = ""
+    if len(classes) == 2:
+        picture = operating_picture(measured([float(prior) for prior in picture_priors(own)]), own)
+        chart = f'<figure class="wide">{picture}<figcaption>{legend()}</figcaption></figure>'
+    return f"<h3>Class {name(label)}</h3><p>{_home_words(at_home, label)}</p>{chart}{shown}{note}"
+
+
+def _home_words(point: OperatingPoint, label: object) -> str:
+    start = f"When {percent(point.prior)} of the rows are {name(label)}, as in training, "
+    if point.alert_rate == 0.0:
+        return f"{start}nothing is alerted."
+    return (
+        f"{start}{percent(point.alert_rate)} of the rows are alerted; that finds {percent(point.sensitivity)} of the "
+        f"class, and {percent(point.positive_predictive_value)} of the alerts are right."
+    )
+
+
+def _point_cells(point: OperatingPoint, own: float) -> list[str]:
+    threshold = "none"
+    if np.isneginf(point.log_threshold):
+        threshold = "alerts all"
+    elif point.reachable:
+        chance = float(expit(point.log_threshold + logit(point.prior)))
+        threshold = f"{point.log_threshold:+.2f} ({percent(chance)})"
+    rough = "*" if point.is_rough else ""
+    return [
+        percent(point.prior) + (" (training)" if point.prior == own else ""),
+        threshold,
+        percent(point.sensitivity) + ("*" if 0 < point.n_found < FEW_ROWS else ""),
+        percent(point.specificity) + ("*" if point.alert_rate > 0.0 and point.n_false_alarms < FEW_ROWS else ""),
+        percent(point.positive_predictive_value) + rough,
+        percent(point.negative_predictive_value),
+        percent(point.alert_rate),
+        f"{point.f1:.3f}",
+        _amount(1_000.0 * point.expected_cost),
+    ]
+
+
+def _estimate(estimate: Estimate) -> tuple[str, str]:
+    low, high = estimate.interval
+    return f"{estimate.value:+.2f}", f"{low:+.2f} to {high:+.2f}"
+
+
+def _amount(cost: float) -> str:
+    return f"{cost:,.0f}" if abs(cost) >= 100.0 else f"{cost:.3g}"
+
+
+def _ece_words(error: float) -> str:
+    return f"At equal class shares, promises are {percent(error)} away from what happened, on average."
+
+
+def _sentence(reason: str) -> str:
+    return reason[:1].upper() + reason[1:] + "."

@@ -1,0 +1,171 @@
+"""Fit one network on one associated problem and freeze it; tell how it scores rows it has not seen."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from obil.arrays import FloatArray, IntArray
+from obil.errors import InvalidInputError
+from obil.networks.freeze import freeze
+from obil.networks.losses import BinaryLoss, CategoricalLoss, named_loss
+from obil.networks.mc_dropout import dropout_variance, has_dropout
+from obil.networks.mlp import MLP
+from obil.networks.settings import ModuleKind, NetworkKind
+from obil.networks.training import Loss, TrainingRows, reproducible, train
+from obil.resampling.associated import AssociatedProblem
+from obil.serving.dense_network import DenseScorer, as_matrix
+from obil.serving.features import FeatureMap
+from obil.serving.graph_scorer import GraphScorer
+from obil.serving.heads import scores_of_outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedNetwork:
+    """What serves, and the module it was made from."""
+
+    scorer: DenseScorer | GraphScorer
+    network: nn.Module
+    n_epochs: int
+    log_odds_scale: float  # of the module's outputs against a tanh unit's
+
+    def variance(self, X: Any, *, n_passes: int, seed: int) -> FloatArray:
+        """Return the variance of the log ratio of rows over passes with dropout, (n,)."""
+        if not has_dropout(self.network):
+            raise InvalidInputError(
+                "fusion='dropout' needs networks with dropout; use fusion='mean' or 'stacked', or give them some"
+            )
+        scorer, scale = self.scorer, self.log_odds_scale
+        with reproducible(seed):
+            return dropout_variance(
+                self.network,
+                inputs_of(X, scorer.features if isinstance(scorer, DenseScorer) else None),
+                scores_of=lambda outputs: scores_of_outputs(scale * outputs, head=scorer.head, balance=scorer.balance),
+                n_passes=n_passes,
+            )
+
+
+def fit_network(
+    kind: NetworkKind | ModuleKind,
+    X: Any,
+    labels: IntArray,
+    problem: AssociatedProblem,
+    *,
+    features: FeatureMap | None,
+    loss: Loss,
+    n_classes: int,
+    device: str,
+    seed: int,
+    after_epoch: Callable[[int], None] | None = None,
+) -> FittedNetwork:
+    """Train a network of this kind on the problem's rows of X, (N, ...), and freeze it."""
+    rng = np.random.default_rng(seed)
+    with reproducible(seed):
+        inputs = inputs_of(X, features)
+        if isinstance(kind, NetworkKind):
+            n_outputs = 1 if n_classes == 2 and isinstance(loss, BinaryLoss) else n_classes
+            network: nn.Module = MLP(
+                inputs.shape[1], n_outputs, hidden=kind.hidden, dropout=kind.dropout, skip=kind.skip
+            )
+        else:
+            network = kind.build()
+        width = _output_width(network, inputs[problem.rows[:2]])
+        if width == n_classes == 2 and isinstance(loss, BinaryLoss) and loss.name == "cross_entropy":
+            loss = as_loss("categorical_cross_entropy", n_classes)  # the same loss for a network with two outputs
+        head = head_of(loss, width, n_classes)
+        data = TrainingRows.of(inputs, labels, problem.rows, problem.weights, device)
+        n_epochs = train(network.to(device), data, loss=loss, settings=kind.training, rng=rng, after_epoch=after_epoch)
+        network = network.cpu().eval()
+        scale = loss.log_odds_slope / 2.0 if isinstance(loss, BinaryLoss) else 1.0
+        balance = problem.balance_at(loss.negative_weight) if isinstance(loss, BinaryLoss) else problem.balance
+        if features is not None and isinstance(network, MLP):
+            scorer: DenseScorer | GraphScorer = DenseScorer(features, network.frozen(scale=scale), head, balance)
+        else:
+            frozen = freeze(_Scaled(network, scale) if scale != 1.0 else network, inputs[problem.rows[:2]])
+            scorer = GraphScorer(frozen, head, balance)
+    return FittedNetwork(scorer, network, n_epochs, scale)
+
+
+def as_loss(loss: Any, n_classes: int) -> Loss:
+    """Return the loss that a name or a loss means for so many classes.
+
+    Cross-entropy of more than two classes is that of a softmax; every other binary loss trains one against the rest.
+    """
+    chosen = named_loss(loss) if isinstance(loss, str) else loss
+    if not isinstance(chosen, BinaryLoss | CategoricalLoss):
+        raise InvalidInputError(f"loss must be a name, a BinaryLoss or a CategoricalLoss, got {loss!r:.60}")
+    if n_classes > 2 and isinstance(chosen, BinaryLoss):
+        if chosen.negative_weight != 1.0:
+            raise InvalidInputError("a cost weight on negatives is for two classes: give costs to OnlineClassifier")
+        if chosen.name == "cross_entropy":
+            return as_loss("categorical_cross_entropy", n_classes)
+    return chosen
+
+
+def head_of(loss: Loss, width: int, n_classes: int) -> str:
+    """Return how outputs of this width are read under this loss, or refuse them."""
+    wanted = n_classes if isinstance(loss, CategoricalLoss) or n_classes > 2 else 1
+    if width != wanted:
+        raise InvalidInputError(
+            f"a network for {n_classes} classes and the loss {loss.name} gives {wanted} outputs a row, got {width}"
+        )
+    if isinstance(loss, CategoricalLoss):
+        return "softmax"
+    return "tanh" if n_classes == 2 else "one_vs_rest"
+
+
+def as_device(device: str) -> str:
+    """Return the device to train on; "auto" takes a GPU where there is one.
+
+    >>> as_device("cpu")
+    'cpu'
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InvalidInputError(
+            f"device must be 'cpu', 'cuda' or 'auto' and be there, got {device!r}: {reason:.100}"
+        ) from None
+    return device
+
+
+def inputs_of(X: Any, features: FeatureMap | None) -> Tensor:
+    """Return rows as what a network takes: its features' inputs, or the rows as they are."""
+    if features is not None:
+        return torch.from_numpy(features.encode(as_matrix(X)))
+    rows = np.asarray(X)
+    if rows.dtype.kind not in "fiub":
+        raise InvalidInputError(f"a torch module takes arrays of numbers, got the type {rows.dtype}")
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise InvalidInputError("the rows of a torch module must be finite: fill what is missing first")
+    return torch.from_numpy(rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64))
+
+
+def _output_width(network: nn.Module, example: Tensor) -> int:
+    try:
+        with torch.inference_mode():
+            outputs = network.eval()(example)
+    except Exception as error:  # a foreign module raises what it likes
+        reason = (str(error).splitlines() or [""])[0]
+        raise InvalidInputError(f"the module cannot take these rows: {type(error).__name__}: {reason:.200}") from error
+    if not isinstance(outputs, Tensor) or outputs.ndim not in (1, 2) or len(outputs) != len(example):
+        raise InvalidInputError("a module must give pre-activations (n,), (n, 1) or (n, K) for n rows")
+    return 1 if outputs.ndim == 1 else outputs.shape[1]
+
+
+class _Scaled(nn.Module):
+    """A network whose outputs are multiplied, so that a tanh unit reads them."""
+
+    def __init__(self, network: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.network, self.scale = network, scale
+
+    def forward(self, rows: Tensor) -> Tensor:
+        outputs: Tensor = self.scale * self.network(rows)
+        return outputs

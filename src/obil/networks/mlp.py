@@ -1,0 +1,86 @@
+"""The fully connected body: layers with ReLU and dropout, and no activation at the end."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from obil.serving.dense_network import DenseNetwork
+from obil.serving.network_kernels import Float32Array
+
+
+class MLP(nn.Module):
+    """Gives pre-activations z, (n, n_outputs): of a tanh unit, of K logits, or of K tanh units.
+
+    With `skip` the inputs also reach the outputs in a straight line: where there are no rows of the rare class to learn
+    from, the log ratio goes on as a linear model's would instead of going flat.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int = 1,
+        *,
+        hidden: Sequence[int] = (64, 32),
+        dropout: float = 0.2,
+        skip: bool = False,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in pairwise((n_inputs, *hidden)):
+            layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
+        self.layers = nn.Sequential(*layers, nn.Linear((n_inputs, *hidden)[-1], n_outputs))
+        self.skip = nn.Linear(n_inputs, n_outputs, bias=False) if skip else None
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.zeros_(layer.bias)
+        if self.skip is not None:
+            nn.init.zeros_(self.skip.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return pre-activations, (n, n_outputs), of inputs (n, n_inputs)."""
+        outputs: Tensor = self.layers(inputs)
+        return outputs if self.skip is None else outputs + self.skip(inputs)
+
+    def frozen(self, *, scale: float = 1.0) -> DenseNetwork:
+        """Return the network that serves; `scale` multiplies its outputs.
+
+        What skips the layers travels through them in two units an output, one for each sign: s = relu(s) - relu(-s).
+        """
+        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        weights, biases = [_array(layer.weight).T for layer in linear], [_array(layer.bias) for layer in linear]
+        if self.skip is not None and len(linear) == 1:
+            weights[0] = weights[0] + _array(self.skip.weight).T
+        elif self.skip is not None:
+            straight = _array(self.skip.weight).T  # (inputs, outputs)
+            n, both = straight.shape[1], np.eye(2 * straight.shape[1], dtype=np.float32)
+            ends = np.vstack([np.eye(n), -np.eye(n)])
+            weights = [
+                np.hstack([weights[0], straight, -straight]),
+                *(_beside(layer, both) for layer in weights[1:-1]),
+                np.vstack([weights[-1], ends]),
+            ]
+            biases = [*(np.append(layer, np.zeros(2 * n)) for layer in biases[:-1]), biases[-1]]
+        weights[-1], biases[-1] = scale * weights[-1], scale * biases[-1]
+        return DenseNetwork(tuple(map(_contiguous, weights)), tuple(map(_contiguous, biases)))
+
+
+def _beside(first: Float32Array, second: Float32Array) -> Float32Array:
+    """Return the block-diagonal matrix of two."""
+    block = np.zeros((first.shape[0] + second.shape[0], first.shape[1] + second.shape[1]), dtype=np.float32)
+    block[: first.shape[0], : first.shape[1]] = first
+    block[first.shape[0] :, first.shape[1] :] = second
+    return block
+
+
+def _contiguous(values: npt.NDArray[Any]) -> Float32Array:
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _array(parameter: Tensor) -> Float32Array:
+    values: Float32Array = parameter.detach().cpu().numpy().copy()  # not a view that goes on being trained
+    return values

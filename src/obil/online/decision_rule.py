@@ -1,0 +1,99 @@
+"""Turn log ratios and priors into classes: by a threshold on one class, or by a cost matrix over many."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray, as_scaled
+from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.errors import InvalidInputError
+from obil.policies import CostPolicy, Policy, one_against_rest
+from obil.serving.ratio_model import RatioModel
+
+
+class DecisionRule:
+    """A policy bound to a model: pure, and made anew when either changes."""
+
+    def __init__(self, model: RatioModel, policy: Policy | None, positive: int | None) -> None:
+        self.positive = positive  # the number of the class that is alerted on; None where a cost matrix decides
+        self.n_classes = model.n_classes
+        self.labels: list[Any] = list(model.classes_)  # as the array holds them: a list gives one in less time
+        if policy is None:
+            policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(2 if positive is not None else model.n_classes)))
+        if isinstance(policy, CostPolicy):
+            policy = CostPolicy(_ordered(policy.costs, model, positive))
+        by_matrix = isinstance(policy, CostPolicy) and model.n_classes > 2 and positive is None
+        if model.n_classes > 2 and positive is None and not by_matrix:
+            raise InvalidInputError(f"a policy for {model.n_classes} classes alerts on one of them: give positive=")
+        if by_matrix and isinstance(policy, CostPolicy):
+            policy = CostPolicy(_full_matrix(policy.costs, model.n_classes))
+        self.policy: Policy = policy
+        self.bound = None if by_matrix else policy.bind(model.holdout_, positive=positive)
+
+    @property
+    def costs(self) -> Costs | None:
+        """What decisions cost, where costs set the threshold."""
+        return self.policy.costs if isinstance(self.policy, CostPolicy) else None
+
+    def log_threshold(self, prior: FloatArray) -> float | None:
+        """Return the threshold at a prior, (K,), on the log ratio of the positive class."""
+        return None if self.bound is None else self.bound.log_threshold(float(prior[self.positive]))
+
+    def decide(
+        self, ratios: FloatArray, priors: FloatArray
+    ) -> tuple[IntArray, FloatArray | None, npt.NDArray[np.bool_]]:
+        """Return class numbers, thresholds and whether the policy could be met, (n,) each."""
+        joint = priors * np.exp(as_scaled(ratios))  # posteriors up to a factor a row
+        if self.bound is None or self.positive is None:
+            matrix = self.costs.matrix if self.costs is not None else 1.0 - np.eye(self.n_classes)
+            return np.argmin(joint @ matrix.T, axis=1).astype(np.int64), None, np.ones(len(ratios), dtype=bool)
+        own_priors = priors[:, self.positive]
+        thresholds = self.bound.log_thresholds(own_priors)
+        alert = one_against_rest(ratios, priors, self.positive) > thresholds
+        joint[:, self.positive] = -1.0  # what is not alerted goes to the most probable of the others
+        numbers = np.where(alert, self.positive, np.argmax(joint, axis=1))
+        return numbers.astype(np.int64), thresholds, self.bound.reachable(own_priors)
+
+    def decide_one(self, ratios: FloatArray, prior: FloatArray) -> tuple[int, float | None, bool]:
+        """Return the class number, the threshold and whether the policy could be met, of one row, (K,)."""
+        if self.bound is None or self.n_classes != 2:
+            numbers, thresholds, reachable = self.decide(ratios[None], prior[None])
+            return int(numbers[0]), None if thresholds is None else float(thresholds[0]), bool(reachable[0])
+        positive: int = self.positive  # type: ignore[assignment]  # two classes always have one
+        threshold = self.bound.log_threshold(prior.item(positive))
+        own = ratios.item(1) if positive == 1 else -ratios.item(1)
+        return (positive if own > threshold else 1 - positive), threshold, threshold < np.inf
+
+
+def class_number(positive: Any, model: RatioModel) -> int | None:
+    """Return the number of the class to alert on: the second of two if None is named, and none of many."""
+    if positive is None:
+        return 1 if model.n_classes == 2 else None
+    names = model.classes_.tolist()
+    if positive not in names:
+        raise InvalidInputError(f"positive must be one of {names}, got {positive!r}")
+    return int(names.index(positive))
+
+
+def _full_matrix(costs: Costs, n_classes: int) -> Costs:
+    if costs.n_classes == n_classes:
+        return costs
+    if costs.n_classes != 2:
+        raise InvalidInputError(f"costs must cover the {n_classes} classes, got {costs.n_classes}")
+    if costs != EQUAL_COSTS:
+        raise InvalidInputError(f"costs of two classes speak of one of {n_classes}: give positive=, or a full matrix")
+    return Costs.from_matrix(1.0 - np.eye(n_classes))
+
+
+def _ordered(costs: Costs, model: RatioModel, positive: int | None) -> Costs:
+    """Return costs in the order of the model's classes, or of (negative, positive) for two."""
+    if costs.classes is None:
+        return costs
+    names = model.classes_.tolist()
+    if set(costs.classes) != set(names):
+        raise InvalidInputError(f"costs name the classes {list(costs.classes)}, the model has {names}")
+    if len(names) == 2 and positive == 0:
+        names = names[::-1]
+    order = [costs.classes.index(name) for name in names]
+    return Costs.from_matrix(costs.matrix[np.ix_(order, order)])

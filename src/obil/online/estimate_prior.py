@@ -1,0 +1,20 @@
+"""Estimate the prevalence of a batch, with everything that makes it uncertain."""
+
+from typing import Any
+
+from obil.serving.ratio_model import as_ratio_model
+from obil.trackers.calibration_spread import estimate_variance, widen
+from obil.trackers.estimate import PriorEstimate
+from obil.trackers.pass_search import estimate_from_rows
+
+
+def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
+    """Return the most likely class prior of a batch of unlabelled rows, with an interval for each class.
+
+    The interval carries what the rows leave open and what the calibrator does not know about itself.
+    """
+    fitted = as_ratio_model(model)
+    scores = fitted.scores(X)
+    found = estimate_from_rows(fitted.calibrated(scores), level=level)
+    spread = estimate_variance(fitted.calibrator, scores, lambda ratios: estimate_from_rows(ratios).prior)
+    return PriorEstimate(found.prior, widen(found.prior, found.interval, spread, level=level), level, found.n_rows)

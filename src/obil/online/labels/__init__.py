@@ -1,0 +1,1 @@
+"""Delayed labels: what waits for one, what came, and what a missing one means."""

@@ -1,0 +1,369 @@
+"""Remember decisions until their labels come: late, out of order, twice, contradicting, or never."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, as_floats, as_log_ratios
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, erased_id, shown
+from obil.online.labels.label_counts import COUNTED, LabelCounts
+from obil.online.labels.label_values import as_propensity, as_whole_number
+from obil.online.state.saved_ledger import KIND, STATE_FORMAT, read_ledger, require_ledger_state
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+LARGEST_HORIZON = 10_000_000
+LARGEST_FIRST_ROW = 2**53
+SMALLEST_CAPACITY = 16
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered:
+    """A decision that left the horizon, with its label or else with the class that `unlabeled_as` names."""
+
+    row: int
+    id: Id
+    log_ratios: FloatArray  # (K,)
+    alert: bool
+    label: int
+    propensity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrived:
+    """A label with the decision it is about, and the label it takes the place of."""
+
+    row: int
+    log_ratios: FloatArray  # (K,)
+    alert: bool
+    label: int
+    propensity: float  # the one that counts: of a repeated label, the one it came with first
+    replaced: int | None = None  # the earlier label, which is to be taken back
+    replaced_propensity: float | None = None  # what the earlier label came with
+    repeated: bool = False  # the same label came before: nothing is to be done
+
+
+class LabelLedger:
+    """The last `horizon` decisions, found by id when their labels come.
+
+    Rows are numbered without gaps, from whichever row comes first. A row's id is the user's own text or
+    whole number, or the row number itself, which takes no room. Where two remembered decisions have the same id,
+    the newest has it: the older one gets no label any more, not even that of `unlabeled_as`. A ledger has one writer.
+
+    Parameters
+    ----------
+    n_classes
+        The number of classes, K.
+    horizon
+        How many decisions are remembered; with 0, none is and every label is unknown.
+    unlabeled_as
+        The class that unlabeled_as means (chargebacks: the negative one), or None where it means nothing.
+
+    >>> ledger = LabelLedger(2, horizon=2, unlabeled_as=0)
+    >>> ledger.remember(0, ["a", "b"], np.array([[0.0, 1.5], [0.0, -2.0]]), np.array([True, False]))
+    []
+    >>> ledger.label("b", 1, propensity=0.5).row
+    1
+    >>> ledger.label("b", 0).replaced
+    1
+    >>> ledger.remember_one(2, "c", np.array([0.0, 0.3]), False).id  # "a" leaves, and nobody said what it was
+    'a'
+    >>> ledger.label("a", 1) is None
+    True
+    >>> ledger.counts
+    LabelCounts(labelled=1, unknown=1, repeated=0, replaced=1, unlabeled=1, superseded=0, pending=1)
+    """
+
+    def __init__(self, n_classes: int, *, horizon: int = 10_000, unlabeled_as: int | None = None) -> None:
+        self._n_classes = as_whole_number("n_classes", n_classes, 2, LARGEST_HORIZON)
+        self._horizon = as_whole_number("horizon", horizon, 0, LARGEST_HORIZON)
+        self._unlabeled_as = (
+            None if unlabeled_as is None else as_whole_number("unlabeled_as", unlabeled_as, 0, self._n_classes - 1)
+        )
+        if self._unlabeled_as is not None and self._horizon == 0:
+            raise InvalidInputError("horizon must be at least 1 where unlabeled_as names a class, got 0")
+        self._origin: int | None = None  # the row in slot 0 of a ring that has not wrapped yet
+        self._next: int | None = None
+        self._full_at: float = 0  # the row for which the ring has to grow
+        self._ratios: FloatArray = np.empty((0, self._n_classes))  # (capacity, K), a ring once full
+        self._alerts: BoolArray = np.empty(0, dtype=bool)  # (capacity,)
+        self._names = RowNames()
+        self._came: dict[int, tuple[int, float]] = {}  # row: label, propensity
+        self._stale: set[int] = set()  # unlabelled rows whose id a newer row took over, or that were erased
+        self._tally = dict.fromkeys(COUNTED, 0)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self._n_classes
+
+    @property
+    def horizon(self) -> int:
+        """How many decisions are remembered."""
+        return self._horizon
+
+    @property
+    def next_row(self) -> int | None:
+        """The number of the row that comes next; None before the first."""
+        return self._next
+
+    @property
+    def unlabeled_as(self) -> int | None:
+        """The class that unlabeled_as means, or None."""
+        return self._unlabeled_as
+
+    @property
+    def counts(self) -> LabelCounts:
+        """What became of the decisions and of the labels so far."""
+        pending = len(self._rows()) - len(self._came) - len(self._stale)
+        return LabelCounts(**self._tally, pending=pending)
+
+    def remember(
+        self, first_row: int, ids: Sequence[Any], log_ratios: npt.ArrayLike, alerts: npt.ArrayLike
+    ) -> list[Remembered]:
+        """Remember rows first_row ... first_row + n - 1; with `unlabeled_as`, return those that leave for them.
+
+        They come oldest first, each with the label that came for it or else with that of unlabeled_as: all are known at
+        the same age, so that positives, which are reported, do not count before negatives, which are not.
+        """
+        row = self._checked_row(first_row)
+        names = as_ids(ids)
+        ratios = as_log_ratios(log_ratios, n_classes=self._n_classes)
+        n = len(ratios)
+        if len(names) != n:
+            raise InvalidInputError(f"ids must name every row ({n}), got {len(names)}")
+        flags = _as_array(alerts)
+        if flags.shape != (n,) or (n and flags.dtype != bool):
+            raise InvalidInputError(f"alerts must be {n} booleans, got dtype {flags.dtype} in shape {flags.shape}")
+        if n == 0:
+            return []
+        self._make_room(row, n)
+        numbers = range(row, row + n)
+        if not self._names.id_of and names[0] == row and (names == numbers or names == list(numbers)):
+            return self._remember_numbered(row, ratios, flags)
+        left = [
+            self._record(row + i, name, ratios[i], alert)
+            for i, (name, alert) in enumerate(zip(names, flags.tolist(), strict=True))
+        ]
+        return [one for one in left if one is not None]
+
+    def remember_one(
+        self,
+        row: int,
+        id: Any,  # noqa: A002  # the word users know
+        log_ratios: npt.ArrayLike,
+        alert: bool,
+    ) -> Remembered | None:
+        """Remember one row, its log ratios (K,); with `unlabeled_as`, return the row that leaves for it."""
+        if type(row) is not int or row != self._next:
+            row = self._checked_row(row)
+        name = id if type(id) is int and id == row else as_id(id)
+        ratios = as_floats(log_ratios, "log_ratios") if type(log_ratios) is not np.ndarray else log_ratios
+        if ratios.ndim != 1:
+            raise InvalidInputError(f"remember_one takes one row of log ratios, shape (K,), got {ratios.shape}")
+        values = ratios.tolist()
+        # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
+        if not (
+            ratios.dtype is _FLOAT64
+            and len(values) == self._n_classes
+            and values[0] == 0.0
+            and math.isfinite(sum(values))
+        ):
+            ratios = as_log_ratios(ratios[None], n_classes=self._n_classes)[0]
+        if alert is not True and alert is not False and not isinstance(alert, np.bool_):
+            raise InvalidInputError(f"alert must be True or False, got {shown(alert)}")
+        if row >= self._full_at:
+            self._make_room(row, 1)
+        return self._record(row, name, ratios, alert)
+
+    def label(
+        self,
+        id: Any,  # noqa: A002  # the word users know
+        label: int,
+        *,
+        propensity: float = 1.0,
+    ) -> Arrived | None:
+        """Return the decision a label is about, or None if it is unknown: never decided, or beyond the horizon.
+
+        `propensity` is the probability that this label was asked for. A label that contradicts an earlier one
+        replaces it; one that repeats it changes nothing, its propensity included.
+        """
+        name = as_id(id)
+        number = as_whole_number("label", label, 0, self._n_classes - 1)
+        chance = as_propensity(propensity)
+        rows = self._rows()
+        row = self._names.find(name, rows.start, rows.stop)
+        if row is None or name == erased_id(row):
+            self._tally["unknown"] += 1
+            return None
+        ratios, alert = self._recalled(row)
+        before = self._came.get(row)
+        if before is not None and before[0] == number:
+            self._tally["repeated"] += 1
+            return Arrived(row, ratios, alert, number, before[1], repeated=True)
+        self._came[row] = (number, chance)
+        if before is None:
+            self._tally["labelled"] += 1
+            return Arrived(row, ratios, alert, number, chance)
+        self._tally["replaced"] += 1
+        return Arrived(row, ratios, alert, number, chance, replaced=before[0], replaced_propensity=before[1])
+
+    def forget(self, row: int) -> bool:
+        """Erase a remembered row: its id and its scores; a label for it comes too late from now on."""
+        rows = self._rows()
+        if row not in rows:
+            return False
+        self._names.forget(row)
+        self._names.give(row, erased_id(row), rows.start)
+        if row not in self._came:
+            self._stale.add(row)
+        self._ratios[(row - self._origin) % len(self._alerts)] = 0.0  # type: ignore[operator]  # it has rows
+        return True
+
+    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the word users know
+        """Return the row that has an id, of those that are remembered."""
+        rows = self._rows()
+        return self._names.find(as_id(id), rows.start, rows.stop)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything needed to go on bit for bit, as plain JSON values."""
+        rows = self._rows()
+        slots = self._slots(rows)
+        ids = [self._names.id_of.get(row) for row in rows] if self._names.id_of else []
+        return {
+            "format": STATE_FORMAT,
+            "kind": KIND,
+            "n_classes": self._n_classes,
+            "horizon": self._horizon,
+            "unlabeled_as": self._unlabeled_as,
+            "next_row": self._next,
+            "log_ratios": self._ratios[slots, 1:].ravel().tolist(),  # row by row, without the column of class 0
+            "alerts": "".join("01"[alert] for alert in self._alerts[slots].tolist()),
+            "ids": ids,  # None where the id is the row number; empty where all are
+            "labels": [[row - rows.start, *self._came[row]] for row in sorted(self._came)],
+            "counts": dict(self._tally),
+        }
+
+    @classmethod
+    def from_state(cls, state: Any) -> Self:
+        """Return a ledger that goes on exactly where the one that made `state` stopped."""
+        require_ledger_state(state)
+        try:
+            ledger = cls(state["n_classes"], horizon=state["horizon"], unlabeled_as=state["unlabeled_as"])
+        except InvalidInputError as error:
+            raise InvalidStateError(f"this label ledger is damaged: {error}") from None
+        saved = read_ledger(state, n_classes=ledger.n_classes, horizon=ledger.horizon, unlabeled_as=ledger.unlabeled_as)
+        if saved.rows is not None:
+            n = len(saved.rows)
+            ledger._make_room(saved.rows.start, n)
+            ledger._next = saved.rows.stop
+            ledger._ratios[:n], ledger._alerts[:n] = saved.log_ratios, saved.alerts
+        ledger._names, ledger._came, ledger._stale = saved.names, saved.came, saved.stale
+        ledger._tally = saved.counts
+        return ledger
+
+    def _rows(self) -> range:
+        """Return the row numbers that are remembered."""
+        if self._next is None or self._origin is None:
+            return range(0)
+        return range(max(self._origin, self._next - self._horizon), self._next)
+
+    def _slots(self, rows: range) -> npt.NDArray[np.int64]:
+        """Return where these rows lie in the ring, (n,); from offsets, since a row number may be huge."""
+        start = 0 if self._origin is None else rows.start - self._origin
+        return np.arange(start, start + len(rows)) % max(len(self._alerts), 1)
+
+    def _recalled(self, row: int) -> tuple[FloatArray, bool]:
+        slot = (row - self._origin) % len(self._alerts)  # type: ignore[operator]  # a remembered row has an origin
+        ratios = self._ratios[slot].copy()
+        ratios[0] = 0.0  # it may be -0.0, and a state does not hold it
+        return ratios, bool(self._alerts[slot])
+
+    def _checked_row(self, row: object) -> int:
+        if self._next is None:
+            return as_whole_number("the first row", row, 0, LARGEST_FIRST_ROW)
+        if isinstance(row, bool) or not isinstance(row, WHOLE) or row != self._next:
+            raise InvalidInputError(f"rows are remembered in order, the next one is {self._next}, got {shown(row)}")
+        return self._next
+
+    def _make_room(self, first_row: int, n: int) -> None:
+        """Grow the ring by doubling, up to the horizon; below it nothing has wrapped, so slots stay as they are."""
+        origin = first_row if self._origin is None else self._origin
+        capacity = len(self._alerts)
+        needed = min(first_row - origin + n, self._horizon)
+        if needed > capacity:
+            larger = min(max(needed, 2 * capacity, SMALLEST_CAPACITY), self._horizon)
+            ratios, alerts = np.zeros((larger, self._n_classes)), np.zeros(larger, dtype=bool)
+            ratios[:capacity], alerts[:capacity] = self._ratios, self._alerts
+            self._ratios, self._alerts = ratios, alerts
+        self._origin = origin
+        self._full_at = math.inf if len(self._alerts) == self._horizon else origin + len(self._alerts)
+
+    def _record(self, row: int, name: Id, ratios: FloatArray, alert: bool) -> Remembered | None:
+        """Remember one checked row for which there is room, letting go of the one that leaves."""
+        self._next = row + 1
+        horizon = self._horizon
+        if horizon == 0:
+            return None
+        offset = row - self._origin  # type: ignore[operator]  # _make_room set it
+        forgetful = self._unlabeled_as is None and not (self._came or self._names.id_of)  # nothing hangs on what leaves
+        left = None if forgetful or offset < horizon else self._let_go(row - horizon)
+        slot = offset % len(self._alerts)
+        self._ratios[slot] = ratios
+        self._alerts[slot] = alert
+        if name != row or self._names.id_of:
+            self._give_name(row, name, row - min(offset, horizon - 1))
+        return left
+
+    def _let_go(self, row: int) -> Remembered | None:
+        name = self._names.forget(row) if self._names.id_of else row
+        came = self._came.pop(row, None) if self._came else None
+        if self._stale and row in self._stale:
+            self._stale.remove(row)
+            return None
+        if self._unlabeled_as is None:
+            return None
+        if came is None:
+            self._tally["unlabeled"] += 1
+        return Remembered(row, name, *self._recalled(row), *(came or (self._unlabeled_as, 1.0)))
+
+    def _give_name(self, row: int, name: Id, oldest: int) -> None:
+        older = self._names.give(row, name, oldest)
+        if older is not None:
+            self._tally["superseded"] += 1
+            if older not in self._came:
+                self._stale.add(older)
+
+    def _remember_numbered(self, row: int, ratios: FloatArray, alerts: BoolArray) -> list[Remembered]:
+        """Remember rows whose ids are their numbers, where all the others' are too: what `_record` does, in bulk."""
+        before, end = self._rows(), row + len(ratios)
+        first_kept = max(row, end - self._horizon)
+        gone = [self._let_go(one) for one in range(before.start, min(before.stop, end - self._horizon))]
+        left = [one for one in gone if one is not None]
+        if (
+            self._unlabeled_as is not None and first_kept > row
+        ):  # a batch larger than the horizon: its head leaves at once
+            head = ratios[: first_kept - row].copy()
+            head[:, 0] = 0.0
+            flags = alerts.tolist()
+            left += [Remembered(row + i, row + i, one, flags[i], self._unlabeled_as) for i, one in enumerate(head)]
+            self._tally["unlabeled"] += len(head)
+        self._next = end
+        slots = self._slots(range(first_kept, end))
+        self._ratios[slots] = ratios[first_kept - row :]
+        self._alerts[slots] = alerts[first_kept - row :]
+        return left
+
+
+def _as_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:  # rows of unequal length
+        return np.asarray(None)

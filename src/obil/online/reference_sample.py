@@ -1,0 +1,46 @@
+"""Choose what a monitor compares a stream with, and set it watching."""
+
+from weakref import WeakKeyDictionary
+
+from obil.errors import InvalidInputError
+from obil.monitor import LabelShiftMonitor
+from obil.monitor.reference import MonitorReference
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
+from obil.trackers.calibration_spread import thinned_rows
+
+MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
+MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
+
+_REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary()
+
+
+def monitor_for(model: RatioModel) -> LabelShiftMonitor:
+    """Return a monitor for the streams of a model."""
+    return LabelShiftMonitor.on(monitor_reference(model))
+
+
+def monitor_reference(model: RatioModel) -> MonitorReference:
+    """Return what the monitors of all streams of a model share; laid once, kept as long as the model is."""
+    if model not in _REFERENCES:
+        _REFERENCES[model] = MonitorReference.of(reference_sample(model), tolerance=MONITOR_TOLERANCE)
+    return _REFERENCES[model]
+
+
+def chosen_monitor(monitor: bool | LabelShiftMonitor, model: RatioModel) -> LabelShiftMonitor | None:
+    """Return the monitor for the streams of a model that a user asks for, or none."""
+    if isinstance(monitor, bool):
+        return monitor_for(model) if monitor else None
+    n_classes = getattr(monitor, "n_classes", None)
+    if n_classes != model.n_classes:
+        given = f"one of {n_classes}" if isinstance(n_classes, int) else f"{monitor!r:.40}"
+        raise InvalidInputError(
+            f"monitor must be True, False or a LabelShiftMonitor of the model's {model.n_classes} classes, got {given}"
+        )
+    return monitor
+
+
+def reference_sample(model: RatioModel) -> Holdout:
+    """Return the held-out rows that a monitor compares a stream with: all, or as many as are enough."""
+    rows, holdout = thinned_rows(model.holdout_.labels, n_classes=model.n_classes, most=MONITOR_ROWS), model.holdout_
+    return Holdout(holdout.log_ratios[rows], holdout.labels[rows], holdout.weights[rows])

@@ -1,0 +1,1 @@
+"""What to tell about a stream: performance without labels, and what changed."""

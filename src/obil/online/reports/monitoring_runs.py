@@ -1,0 +1,49 @@
+"""Remember the watches over a stream that ended: where each was started afresh, and where it had alarmed."""
+
+from typing import Any, NamedTuple
+
+from obil.errors import InvalidStateError
+from obil.monitor import LabelShiftMonitor
+
+MOST_RUNS = 8  # kept, the last ones
+
+
+class MonitoringRun(NamedTuple):
+    """A watch that ended because the monitor was restarted or the model replaced."""
+
+    ended_after: int  # rows of the stream
+    alarm_row: int | None  # of the stream, from 1; None where it had not alarmed
+
+
+def with_ended(
+    past: tuple[MonitoringRun, ...], monitor: LabelShiftMonitor | None, n_rows: int
+) -> tuple[MonitoringRun, ...]:
+    """Return the past watches once the one of `monitor` ends after n rows of the stream; one that saw none is none."""
+    if monitor is None or not monitor.n_monitored:
+        return past
+    return (*past, MonitoringRun(n_rows, alarm_in_stream(monitor, n_rows)))[-MOST_RUNS:]
+
+
+def alarm_in_stream(monitor: LabelShiftMonitor, n_rows: int) -> int | None:
+    """Return the row of the stream, from 1, that raised a monitor's alarm; None without one."""
+    if monitor.alarm_row is None:
+        return None
+    before = n_rows - monitor.n_rows  # rows of an earlier model
+    return max(monitor.alarm_row + before, 1)
+
+
+def monitoring_runs_of(state: Any, n_rows: int) -> tuple[MonitoringRun, ...]:
+    """Return the past watches that a state holds, in order; states from before they were kept hold none."""
+    found = []
+    if not isinstance(state, list) or len(state) > MOST_RUNS:
+        raise InvalidStateError(f"this state is damaged: past watches are a list of {MOST_RUNS} at most")
+    last = 0
+    for item in state:
+        whole = isinstance(item, list) and len(item) == 2 and type(item[0]) is int
+        if not whole or not last <= item[0] <= n_rows:
+            raise InvalidStateError("this state is damaged: past watches end one after the other, within the stream")
+        if item[1] is not None and (type(item[1]) is not int or not 1 <= item[1] <= max(item[0], 1)):
+            raise InvalidStateError("this state is damaged: a past watch cannot alarm after its end")
+        last = item[0]
+        found.append(MonitoringRun(*item))
+    return tuple(found)

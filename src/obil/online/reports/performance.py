@@ -1,0 +1,383 @@
+"""Say how good the decisions are before any label has come: precision, recall, F1, alerts and cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv, expit, ndtri
+
+from obil.arrays import FloatArray, PriorLike, as_floats, as_prior, require_in
+from obil.bayes.costs import Costs
+from obil.errors import InvalidInputError
+from obil.online.reports.decided_holdout import DecidedHoldout
+from obil.online.state.outcome_tally import ENOUGH_LABELS, LabelledPart, OutcomeTally, Part
+from obil.policies.one_against_rest import positive_class
+from obil.serving.calibrators import Calibrator
+from obil.serving.ratio_model import RatioModel
+from obil.trackers.calibration_spread import logits_of
+
+# Expected from posteriors; known from labels; labels for the alerts and posteriors for what was missed, or the
+# other way round; counted, as alerts are.
+Source: TypeAlias = Literal["expected", "labels", "both", "counted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its interval and where it comes from; NaN with [0, 1] where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """How good the decisions are, now or over the remembered rows."""
+
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    alert_rate: Estimate
+    cost: Estimate | None  # a row; None where no costs are given
+    level: float  # of the intervals
+    trusted: bool  # False where a monitor objects to the stream: what is expected then need not hold
+    n_rows: float  # decided rows it speaks of, each counted by how recent it is; 0 for now
+    n_labels: float  # effective number of labels among them
+    one_class_labels: bool = False  # whether all labels are of one class though others were to be expected
+
+    def describe(self) -> str:
+        """Return it as one sentence.
+
+        >>> sure = Estimate(0.5, 0.5, 0.5, "counted")
+        >>> Performance(sure, sure, sure, sure, None, 0.9, True, 0.0, 0.0).describe()
+        'Now: precision 50 % (50 to 50, counted), recall 50 % (50 to 50, counted), F1 50 % (50 to 50, counted), alerts 50 % (50 to 50, counted).'
+        """  # noqa: E501  # one sentence is one line
+        if np.isnan(self.alert_rate.value):
+            return "No rows yet."
+        when = f"Over the last {self.n_rows:,.0f} rows or so" if self.n_rows else "Now"
+        shares = {"precision": self.precision, "recall": self.recall, "F1": self.f1, "alerts": self.alert_rate}
+        parts = [_in_words(name, one) for name, one in shares.items()]
+        if self.cost is not None:
+            one = self.cost
+            parts.append(f"cost a row {one.value:.3g} ({one.low:.3g} to {one.high:.3g}, {one.source})")
+        doubt = "" if self.trusted else "; the stream is not what the model knows, so do not trust what is expected"
+        if self.one_class_labels:
+            doubt += "; all labels are of one class where others were to be expected, so do not trust what they say"
+        return f"{when}: {', '.join(parts)}{doubt}."
+
+
+def _in_words(name: str, one: Estimate) -> str:
+    if np.isnan(one.value):
+        return f"{name} undefined"
+    return f"{name} {100 * one.value:.3g} % ({100 * one.low:.3g} to {100 * one.high:.3g}, {one.source})"
+
+
+def performance_now(
+    model: RatioModel,
+    *,
+    prior: PriorLike,
+    interval: npt.ArrayLike | None,
+    log_threshold: float,
+    positive: int | None = None,
+    costs: Costs | None = None,
+    level: float = 0.9,
+    trusted: bool = True,
+) -> Performance:
+    """Return what is to be expected of the next rows, at this prior and threshold, from the held-out rows.
+
+    Parameters
+    ----------
+    prior, interval
+        The tracked prior (K,), and its interval (K, 2) at `level` with the calibrator's doubt in it; without
+        an interval the prior counts as known.
+    log_threshold
+        On the log ratio of the positive class against the rest.
+    costs
+        Of two classes: the rest, and the positive one.
+    """
+    point = _Point.of(model, prior, interval, log_threshold, positive, costs, level)
+    held_out, n_classes = point.held_out, model.n_classes
+    rates = held_out.rates(held_out.ratios)
+    value = point.figures(point.prior, rates)
+
+    def under(moved: Calibrator) -> FloatArray:
+        ratios = moved.apply(held_out.scores)
+        found = held_out.prior_of(ratios)
+        return logits_of(np.concatenate([found, point.figures(found, held_out.rates(ratios))]))
+
+    variance = np.nan_to_num(model.calibrator.variance_of(under))
+    changes = []
+    for k, ends in enumerate(point.own_ends(variance[:n_classes])):
+        moved = np.stack([point.figures(_with_share(point.prior, k, end), rates) for end in ends])
+        # so weighted, the classes' moves add up to the covariance of a Dirichlet: to one move if there are two
+        changes.append(np.sqrt(1.0 - point.prior[k]) * (moved - value))
+    for axis in point.z * _principal_axes(held_out.rates_covariance(rates)):
+        both = np.clip(rates + np.stack([-axis, axis]), 0.0, 1.0)
+        changes.append(np.stack([point.figures(point.prior, moved_rates) for moved_rates in both]) - value)
+    return point.performance(value, variance[n_classes:], changes, ("expected",) * 5, trusted=trusted)
+
+
+def performance_over_window(
+    tally: OutcomeTally,
+    model: RatioModel,
+    *,
+    prior: PriorLike,
+    interval: npt.ArrayLike | None,
+    log_threshold: float,
+    positive: int | None = None,
+    costs: Costs | None = None,
+    level: float = 0.9,
+    trusted: bool = True,
+) -> Performance:
+    """Return how good the decisions over about the last `tally.memory` rows were.
+
+    Where enough of them are labelled by now the labels say it, otherwise the posteriors they were decided
+    with; see `performance_now` for the arguments. The interval is for what really happened on these rows.
+    """
+    point = _Point.of(model, prior, interval, log_threshold, positive, costs, level)
+    held_out, n_classes = point.held_out, model.n_classes
+    parts = (tally.alerted, tally.quiet)
+    totals = np.array([part.total for part in parts])
+    n_rows = float(totals.sum())
+    if n_rows == 0.0:
+        return point.performance(np.full(5, np.nan), np.zeros(5), [], ("expected",) * 5, trusted=trusted)
+    labels = [tally.labelled(alerted=alerted) for alerted in (True, False)]
+    expected = np.array([part.positives / part.total if part.total else 0.0 for part in parts])
+    by_label = _has_enough(labels, expected) & (totals > 0.0)
+    shares = np.where(by_label, [one.share for one in labels], expected)  # (2,) of positives: alerted, quiet
+
+    def figures(positive_shares: FloatArray) -> FloatArray:
+        positives = totals * positive_shares
+        (hits, misses), (false_alarms, quiet) = positives / n_rows, (totals - positives) / n_rows
+        return point.figures_of(np.array([hits, false_alarms, misses, quiet]))
+
+    def shifted(logit_shift: FloatArray) -> FloatArray:
+        """Return the figures with the expected shares moved on the logit scale; labels do not move with them."""
+        return figures(np.where(by_label, shares, expit(logits_of(shares) + np.nan_to_num(logit_shift))))
+
+    value = figures(shares)
+    centre = logits_of(held_out.stream_shares(held_out.ratios, point.prior, point.positive))
+
+    def under(moved: Calibrator) -> FloatArray:
+        ratios = moved.apply(held_out.scores)
+        found = held_out.prior_of(ratios)
+        shift = logits_of(held_out.stream_shares(ratios, found, point.positive)) - centre
+        return logits_of(np.concatenate([found, shifted(shift)]))
+
+    variance = np.nan_to_num(model.calibrator.variance_of(under))
+    slopes = np.array([_logit_slope(part) for part in parts])
+    ends = logits_of(point.own_ends(variance[:n_classes])[point.positive])
+    # The prior of now may have just changed; that of the remembered rows is as sure as those rows can make it:
+    # half of them, for each posterior knows only the rows before it.
+    limit = point.z / np.sqrt(_information(parts) / 2.0)
+    moves = np.clip(ends - logits_of(point.prior)[point.positive], -limit, limit)
+    lag = _lag(tally.surprise, parts)
+    moves = moves + np.array([min(lag, 0.0), max(lag, 0.0)])  # how far those posteriors lagged is part of the doubt
+    changes = [np.stack([shifted(move * slopes) for move in moves]) - value]
+    for j, part in enumerate(parts):
+        if by_label[j]:
+            ends = _share_ends(labels[j], level)
+        else:  # what happened differs from what was to be expected
+            spread = point.z * np.sqrt(part.noise) / part.total if part.total else 0.0
+            ends = np.clip([expected[j] - spread, expected[j] + spread], 0.0, 1.0)
+        changes.append(np.stack([figures(np.where(np.arange(2) == j, end, shares)) for end in ends]) - value)
+    alerts_by: Source = "labels" if by_label[0] else "expected"
+    all_by: Source = alerts_by if by_label[0] == by_label[1] else "both"
+    return point.performance(
+        value,
+        variance[n_classes:],
+        changes,
+        (alerts_by, all_by, all_by, "counted", all_by),
+        trusted=trusted,
+        n_rows=n_rows,
+        n_labels=labels[0].n_effective + labels[1].n_effective,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Point:
+    """An operating point, checked: the prior and what is known of it, the threshold, the costs."""
+
+    held_out: "DecidedHoldout"
+    prior: FloatArray  # (K,)
+    interval: FloatArray  # (K, 2)
+    positive: int
+    cost_range: tuple[float, float]
+    cost_shares: FloatArray | None  # (4,) of hits, false alarms, misses and quiet, from 0 to 1
+    level: float
+
+    @classmethod
+    def of(
+        cls,
+        model: RatioModel,
+        prior: PriorLike,
+        interval: npt.ArrayLike | None,
+        log_threshold: float,
+        positive: int | None,
+        costs: Costs | None,
+        level: float,
+    ) -> "_Point":
+        at = as_prior(prior, n_classes=model.n_classes)
+        chosen = positive_class(positive, n_classes=model.n_classes)
+        ends = np.stack([at, at], axis=1) if interval is None else as_floats(interval, "interval")
+        shape = (model.n_classes, 2)
+        if ends.shape != shape or not ((ends >= 0.0) & (ends <= 1.0) & (ends <= ends[:, 1:])).all():
+            raise InvalidInputError(
+                f"interval must hold lower and upper ends in [0, 1], shape {shape}, got {ends!r:.80}"
+            )
+        threshold = float(as_floats(log_threshold, "log_threshold"))
+        if np.isnan(threshold):
+            raise InvalidInputError("log_threshold must be a number, got NaN")
+        cost_range, weights = (0.0, 1.0), None
+        if costs is not None:
+            if costs.n_classes != 2:
+                raise InvalidInputError(
+                    f"costs must be those of two classes, the rest and the positive one, got {costs.n_classes}"
+                )
+            (quiet, miss), (false_alarm, hit) = costs.matrix.tolist()
+            entries = np.array([hit, false_alarm, miss, quiet])
+            cost_range = (float(entries.min()), float(entries.max()))
+            weights = (entries - entries.min()) / np.ptp(entries)
+        held_out = DecidedHoldout.of(model, at, threshold, chosen)
+        return cls(held_out, at, ends, chosen, cost_range, weights, require_in("level", level, 1e-6, 1.0 - 1e-6))
+
+    @property
+    def z(self) -> float:
+        return float(ndtri((1.0 + self.level) / 2.0))
+
+    def figures(self, prior: FloatArray, rates: FloatArray) -> FloatArray:
+        """Return the figures (5,) of a stream with this prior (K,) that alerts these shares of the classes, (K,)."""
+        alerts, quiet = prior * rates, prior * (1.0 - rates)
+        rest = np.arange(len(prior)) != self.positive
+        return self.figures_of(
+            np.array([alerts[self.positive], alerts[rest].sum(), quiet[self.positive], quiet[rest].sum()])
+        )
+
+    def figures_of(self, masses: FloatArray) -> FloatArray:
+        """Return precision, recall, F1, alert rate and cost, (5,), of hits, false alarms, misses and quiet rows, (4,).
+
+        The cost is a share of the way from the least to the most that a row can cost.
+        """
+        hits, false_alarms, misses, _ = masses
+        cost = 0.0 if self.cost_shares is None else masses @ self.cost_shares
+        above = np.array([hits, hits, 2.0 * hits, hits + false_alarms, cost])
+        below = np.array([hits + false_alarms, hits + misses, 2.0 * hits + false_alarms + misses, 1.0, 1.0])
+        return np.asarray(np.divide(above, below, out=np.full(5, np.nan), where=below > 0.0))
+
+    def own_ends(self, calibration_variance: FloatArray) -> FloatArray:
+        """Return the interval (K, 2) without the calibrator's part of it, which moves more than the prior."""
+        centre = logits_of(self.prior)[:, None]
+        offsets = logits_of(self.interval) - centre
+        offsets = np.stack([np.minimum(offsets[:, 0], 0.0), np.maximum(offsets[:, 1], 0.0)], axis=1)
+        left = np.sqrt(np.maximum(offsets**2 - self.z**2 * calibration_variance[:, None], 0.0))
+        return np.asarray(expit(centre + np.sign(offsets) * left))
+
+    def performance(
+        self,
+        value: FloatArray,
+        logit_variance: FloatArray,
+        changes: Sequence[FloatArray],
+        sources: Sequence[Source],
+        *,
+        trusted: bool,
+        n_rows: float = 0.0,
+        n_labels: float = 0.0,
+    ) -> Performance:
+        """Put together figures (5,), the calibrator's variance of their logits, and what other doubts change, (2, 5).
+
+        On each side the squares of the changes are added, so that unequal sides stay unequal.
+        """
+
+        def moved(width: float) -> FloatArray:
+            return np.asarray(expit(logits_of(value) + width * np.sqrt(logit_variance)))
+
+        doubts = np.nan_to_num(np.stack([[moved(-self.z) - value, moved(self.z) - value], *changes]))
+        up = np.sqrt((np.maximum(doubts, 0.0).max(axis=1) ** 2).sum(axis=0))
+        down = np.sqrt((np.minimum(doubts, 0.0).min(axis=1) ** 2).sum(axis=0))
+        # The mean over what the calibrator may be, at three points of a normal distribution. Why: a threshold
+        # rests on the same calibrator, so that at a rare prior the figures as they stand promise too much.
+        mean = value + (moved(np.sqrt(3.0)) + moved(-np.sqrt(3.0)) - 2.0 * value) / 6.0
+        mean = np.where(logit_variance > 0.0, mean, value)
+        low = np.where(np.isnan(value), 0.0, np.maximum(mean - down, 0.0))
+        high = np.where(np.isnan(value), 1.0, np.minimum(mean + up, 1.0))
+        precision, recall, f1, alert_rate, cost = (
+            Estimate(float(mean[j]), float(low[j]), float(high[j]), source) for j, source in enumerate(sources)
+        )
+        return Performance(
+            precision=precision,
+            recall=recall,
+            f1=f1,
+            alert_rate=alert_rate,
+            cost=None if self.cost_shares is None else self._in_money(cost),
+            level=self.level,
+            trusted=bool(trusted),
+            n_rows=n_rows,
+            n_labels=n_labels,
+        )
+
+    def _in_money(self, share: Estimate) -> Estimate:
+        least, most = self.cost_range
+        value, low, high = (least + (most - least) * one for one in (share.value, share.low, share.high))
+        return Estimate(value, low, high, share.source)
+
+
+def _with_share(prior: FloatArray, k: int, share: float) -> FloatArray:
+    """Return the prior with class k at a share, and the others in proportion, (K,)."""
+    moved: FloatArray = prior * ((1.0 - share) / np.delete(prior, k).sum())  # 1 - prior[k] may round to 0
+    moved[k] = share
+    return moved
+
+
+def _principal_axes(covariance: FloatArray) -> FloatArray:
+    """Return one standard deviation along each principal axis, (K, K)."""
+    variances, axes = np.linalg.eigh(covariance)
+    deviations: FloatArray = (axes * np.sqrt(np.maximum(variances, 0.0))).T
+    return deviations
+
+
+def _logit_slope(part: Part) -> float:
+    """Return how far the logit of the expected share of positives moves with that of the prior."""
+    doubt = part.positives * (part.total - part.positives)
+    return part.slope * part.total / doubt if doubt > 0.0 else 0.0
+
+
+def _information(parts: Sequence[Part]) -> float:
+    """Return what rows tell of the logit of a prior they share: the sum of (posterior - mean posterior)^2."""
+    total, positives = sum(part.total for part in parts), sum(part.positives for part in parts)
+    return max(positives - sum(part.slope for part in parts) - positives**2 / total, 1e-9)
+
+
+def _lag(surprise: float, parts: Sequence[Part]) -> float:
+    """Return how far the priors that rows were decided with lagged, on the logit scale, beyond what chance explains.
+
+    At the right priors the expected positives are those that the priors stood for, up to chance. What they are
+    beyond is worth a Newton step of the likelihood, shrunk (as by James and Stein) where it may be chance. The
+    information at those priors may be smaller than by the posteriors' spread, for a lag is rarely even: then it counts.
+    """
+    total, positives = sum(part.total for part in parts), sum(part.positives for part in parts)
+    prior = (positives - surprise) / total  # the mean that they were decided with
+    spread = _information(parts)
+    information = np.clip(total * prior * (1.0 - prior) - sum(part.slope for part in parts), spread / 4.0, spread)
+    kept = max(1.0 - information / max(surprise**2, 1e-12), 0.0)
+    return float(kept * surprise / information)
+
+
+def _has_enough(labels: Sequence[LabelledPart], expected: FloatArray) -> npt.NDArray[np.bool_]:
+    """Return whether labels replace what is expected of the alerted and of the quiet rows, (2,).
+
+    Among quiet rows positives are rare: there it takes so many labels that enough positives were found, or
+    would have been if things were as expected.
+    """
+    alerted, quiet = labels
+    missed = quiet.n_effective * np.fmax(quiet.share, expected[1])
+    return np.array([alerted.n_effective >= ENOUGH_LABELS, missed >= ENOUGH_LABELS])
+
+
+def _share_ends(labelled: LabelledPart, level: float) -> FloatArray:
+    """Return the ends of the Jeffreys interval of a share, (2,)."""
+    tail = (1.0 - level) / 2.0
+    positives = labelled.n_effective * labelled.share
+    return np.asarray(betaincinv(positives + 0.5, labelled.n_effective - positives + 0.5, [tail, 1.0 - tail]))

@@ -1,0 +1,154 @@
+"""Read the state of a label ledger back, and refuse one that no ledger could have left."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.online.decision_ids import RowNames, as_id, erased_id, shown
+from obil.online.labels.label_counts import COUNTED
+from obil.online.labels.label_values import as_propensity, as_whole_number
+
+STATE_FORMAT = 1
+KIND = "label_ledger"
+FIELDS = frozenset(
+    {
+        "format",
+        "kind",
+        "n_classes",
+        "horizon",
+        "unlabeled_as",
+        "next_row",
+        "log_ratios",
+        "alerts",
+        "ids",
+        "labels",
+        "counts",
+    }
+)
+LARGEST_NUMBER = 2**63  # of rows and of counts in a state; no stream counts there from the largest first row
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+class SavedLedger(NamedTuple):
+    """What a ledger remembers of its n rows."""
+
+    rows: range | None  # their numbers; None before the first row, empty after it where the horizon is 0
+    log_ratios: FloatArray  # (n, K)
+    alerts: BoolArray  # (n,)
+    names: RowNames
+    came: dict[int, tuple[int, float]]  # row: label, propensity
+    stale: set[int]  # unlabelled rows whose id a newer row took over, or that were erased
+    counts: dict[str, int]
+
+
+def require_ledger_state(state: Any) -> None:
+    """Refuse what is not the state of a label ledger, or not of this version."""
+    if not isinstance(state, Mapping) or state.get("kind") != KIND:
+        raise InvalidStateError("this is not the state of a label ledger")
+    if type(state.get("format")) is not int or state["format"] != STATE_FORMAT:
+        raise InvalidStateError(f"this version reads state format {STATE_FORMAT}, got {shown(state.get('format'))}")
+    if set(state) != FIELDS:
+        raise InvalidStateError(f"the state of a label ledger holds {sorted(FIELDS)}, got {shown(list(state), 200)}")
+
+
+def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, unlabeled_as: int | None) -> SavedLedger:
+    """Return what the ledger with these settings remembered when it made `state`."""
+    started, numbers, ratios, alerts = _rows(state, n_classes, horizon)
+    ids = _ids(state["ids"], numbers)
+    came = _labels(state["labels"], numbers, n_classes)
+    names, stale, superseded = RowNames(), set(), 0
+    for row, name in zip(numbers, ids, strict=True):
+        older = names.give(row, name, numbers.start) if name != row or names.id_of else None
+        if older is not None:
+            superseded += 1
+            if older not in came:  # a row that lost its id after its label came waits for nothing
+                stale.add(older)
+        if name == erased_id(row) and row not in came:
+            stale.add(row)
+    counts = state["counts"]
+    if not isinstance(counts, Mapping) or set(counts) != set(COUNTED) or not all(map(_is_count, counts.values())):
+        _damaged(f"counts must be whole numbers for {list(COUNTED)}, got {shown(counts, 120)}")
+    if counts["labelled"] < len(came) or counts["superseded"] < superseded:
+        _damaged(f"counts are smaller than what the rows show, got {shown(dict(counts), 120)}")
+    if unlabeled_as is None and counts["unlabeled"]:
+        _damaged("unlabeled_as means nothing, so that no decision can count as unlabeled")
+    return SavedLedger(
+        rows=numbers if started else None,
+        log_ratios=ratios,
+        alerts=alerts,
+        names=names,
+        came=came,
+        stale=stale,
+        counts={name: counts[name] for name in COUNTED},
+    )
+
+
+def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool, range, FloatArray, BoolArray]:
+    """Return whether there was a row at all, the numbers of the remembered ones, their log ratios and alerts."""
+    alerts, values, end = state["alerts"], state["log_ratios"], state["next_row"]
+    if not isinstance(alerts, str) or set(alerts) - {"0", "1"}:
+        _damaged("alerts must be a text of 0 and 1, one a row")
+    n = len(alerts)
+    if n > horizon:
+        _damaged(f"{n} rows are more than the horizon of {horizon}")
+    if end is None and n == 0:
+        started = False
+    elif _is_count(end) and n <= end and (n > 0) == (horizon > 0):
+        started = True
+    else:
+        _damaged(f"next_row must be the number after the {n} rows, got {shown(end)}")
+    if not _is_list_of(values, int, float) or len(values) != n * (n_classes - 1):
+        _damaged(f"log_ratios must be {n * (n_classes - 1)} numbers for {n} rows")
+    ratios = np.zeros((n, n_classes))
+    try:
+        ratios[:, 1:] = np.array(values, dtype=np.float64).reshape(n, n_classes - 1)
+    except OverflowError:
+        _damaged("log_ratios must be finite")
+    if not np.isfinite(ratios).all():
+        _damaged("log_ratios must be finite")
+    numbers = range(end - n, end) if started else range(0)
+    return started, numbers, ratios, np.array([alert == "1" for alert in alerts], dtype=np.bool_)
+
+
+def _ids(ids: Any, rows: range) -> list[int | str]:
+    if not _is_list_of(ids, int, str, type(None)) or len(ids) not in (0, len(rows)):
+        _damaged(f"ids must be none at all, or one for each of the {len(rows)} rows: a text, a number or null")
+    try:
+        return [row if name is None else as_id(name) for row, name in zip(rows, ids or [None] * len(rows), strict=True)]
+    except InvalidInputError as error:
+        _damaged(str(error))
+
+
+def _labels(labels: Any, rows: range, n_classes: int) -> dict[int, tuple[int, float]]:
+    wrong = f"labels must be rows of the {len(rows)} in order, each with its class number and propensity"
+    if not _is_list_of(labels, list):
+        _damaged(wrong)
+    came: dict[int, tuple[int, float]] = {}
+    last = -1
+    for one in labels:
+        if len(one) != 3 or not _is_count(one[0]) or not last < one[0] < len(rows):
+            _damaged(f"{wrong}, got {shown(one)}")
+        try:
+            number = as_whole_number("label", one[1], 0, n_classes - 1)
+            came[rows.start + one[0]] = (number, as_propensity(one[2]))
+        except InvalidInputError as error:
+            _damaged(str(error))
+        last = one[0]
+    return came
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_NUMBER
+
+
+def _is_list_of(values: object, *kinds: type) -> bool:
+    return isinstance(values, list) and set(map(type, values)) <= set(kinds)
+
+
+def _damaged(what: str) -> NoReturn:
+    raise InvalidStateError(f"this label ledger is damaged: {what}")

@@ -1,0 +1,51 @@
+"""Threshold as low as a budget of alerts allows."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.policies.operating_curve import OperatingCurve
+from obil.policies.settings import as_share
+from obil.policies.threshold_table import ThresholdTable, grid_priors
+from obil.serving.holdout import Holdout
+
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class AlertBudget:
+    """Take the lowest threshold whose expected share of alerts, P TPR + (1-P) FPR, is at most `share`.
+
+    A budget smaller than one held-out row can show is unreachable: nothing is alerted.
+
+    >>> from obil.serving.holdout import Holdout
+    >>> rows = Holdout.of([[0.0, -9.0], [0.0, -9.0], [0.0, 9.0]], [0, 0, 1])
+    >>> AlertBudget(0.2).bind(rows).log_thresholds([0.1, 0.5])  # at .5 the positives alone exceed it
+    array([ 0., inf])
+    """
+
+    share: float
+    name: ClassVar[str] = "budget"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", as_share("share", self.share))
+
+    def choose(self, curve: OperatingCurve, positive_priors: FloatArray) -> FloatArray:
+        """Return the lowest log threshold within the budget at each prior (n,), (n,)."""
+        priors = positive_priors[:, None]
+        alerts = priors * curve.true_positive_rates + (1.0 - priors) * curve.false_positive_rates  # (n, m)
+        # alerts rise along the curve from 0: the last within the budget comes before the first beyond it
+        within = np.sum(alerts <= self.share + ROUNDING, axis=1) - 1
+        found: FloatArray = curve.log_thresholds[within]
+        return found
+
+    def bind(self, holdout: Holdout | None, *, positive: int | None = None) -> ThresholdTable:
+        """Read the held-out rows once; `positive` is the class number to alert (1 if there are two)."""
+        curve = OperatingCurve.of(holdout, positive=positive)
+        return ThresholdTable.of(self.choose(curve, grid_priors()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name and the settings as plain JSON values."""
+        return {"name": self.name, "share": self.share}

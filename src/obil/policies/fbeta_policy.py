@@ -1,0 +1,56 @@
+"""Threshold at the best F-beta: precision against recall, at the prior of the moment."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError
+from obil.policies.operating_curve import OperatingCurve
+from obil.policies.settings import as_number
+from obil.policies.threshold_table import ThresholdTable, grid_priors
+from obil.serving.holdout import Holdout
+
+LARGEST_BETA = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class FBetaPolicy:
+    """Maximise F = (1 + b^2) P TPR / (b^2 P + P TPR + (1-P) FPR); beta above 1 favours recall.
+
+    >>> from obil.serving.holdout import Holdout
+    >>> rows = Holdout.of([[0.0, -9.0], [0.0, -9.0], [0.0, 9.0]], [0, 0, 1])
+    >>> FBetaPolicy().bind(rows).log_thresholds([0.5])  # between the classes
+    array([0.])
+    """
+
+    beta: float = 1.0
+    name: ClassVar[str] = "fbeta"
+
+    def __post_init__(self) -> None:
+        beta = as_number("beta", self.beta)
+        if not 0.0 < beta <= LARGEST_BETA:
+            raise InvalidInputError(f"beta must be positive and at most {LARGEST_BETA:g}, got {self.beta!r:.40}")
+        object.__setattr__(self, "beta", beta)
+
+    def choose(self, curve: OperatingCurve, positive_priors: FloatArray) -> FloatArray:
+        """Return the log threshold of the best F-beta on the curve at each prior (n,), (n,)."""
+        odds_against = (1.0 - positive_priors[:, None]) / positive_priors[:, None]  # (n, 1)
+        hits = curve.true_positive_rates  # (m,)
+        missed_weight = self.beta**2
+        # alerting nothing finds nothing, so it is never the best: leaving it out spares a 0/0
+        found = hits > 0.0
+        false_alarms = odds_against * curve.false_positive_rates[found]  # (n, m)
+        score = (1.0 + missed_weight) * hits[found] / (missed_weight + hits[found] + false_alarms)
+        best: FloatArray = curve.log_thresholds[found][np.argmax(score, axis=1)]
+        return best
+
+    def bind(self, holdout: Holdout | None, *, positive: int | None = None) -> ThresholdTable:
+        """Read the held-out rows once; `positive` is the class number to alert (1 if there are two)."""
+        curve = OperatingCurve.of(holdout, positive=positive)
+        return ThresholdTable.of(self.choose(curve, grid_priors()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name and the settings as plain JSON values."""
+        return {"name": self.name, "beta": self.beta}

@@ -1,0 +1,40 @@
+"""Say what a policy is: settings that, bound to held-out rows, turn a prior into a threshold."""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray
+from obil.serving.holdout import Holdout
+
+
+class BoundPolicy(Protocol):
+    """A policy that has read its held-out rows: O(1) from the prior of the positive class to a threshold.
+
+    Decide positive where the log ratio of the positive class against the rest is *above* the threshold;
+    +inf alerts nothing, -inf alerts everything.
+    """
+
+    def log_threshold(self, positive_prior: float) -> float:
+        """Return the log threshold at one prior, bit for bit that of `log_thresholds`, without the arrays."""
+
+    def log_thresholds(self, positive_priors: npt.ArrayLike) -> FloatArray:
+        """Return the log threshold at each prior (n,) of the positive class, (n,)."""
+
+    def reachable(self, positive_priors: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return where some threshold meets the policy, (n,); where none does, nothing is alerted."""
+
+
+class Policy(Protocol):
+    """A frozen, comparable record of settings."""
+
+    @property
+    def name(self) -> str:
+        """The name it has in files and on the command line."""
+
+    def bind(self, holdout: Holdout | None, *, positive: int | None = None) -> BoundPolicy:
+        """Read the held-out rows once; `positive` is the class number to alert (1 if there are two)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name and the settings as plain JSON values; `policy_from_json` reads them."""

@@ -1,0 +1,140 @@
+"""Count what the service does, for Prometheus, naming no more streams than a cap."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from obil.service.streams.operations import Decided, StreamSummary
+
+OTHER = "_other"  # no stream can be called so: names begin with a letter or a digit
+_METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class _StreamCount:
+    """What was counted of one stream since the service started."""
+
+    __slots__ = ("alerts", "decisions", "labels", "log_threshold")
+
+    def __init__(self) -> None:
+        self.decisions = self.alerts = self.labels = 0
+        self.log_threshold: float | None = None  # of the newest row
+
+
+class ServiceMetrics:
+    """Counters that cost a request next to nothing: gauges are worked out when they are asked for.
+
+    Parameters
+    ----------
+    max_streams
+        How many streams are named; the others are counted together as `_other`.
+    """
+
+    def __init__(self, *, max_streams: int = 200) -> None:
+        self._max_streams = max_streams
+        self._counts: dict[str, _StreamCount] = {}
+        self._summaries: Sequence[StreamSummary] = ()
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(_Streams(self))
+        self._seconds = Histogram(
+            "obil_request_seconds", "Time to answer a request.", ["method", "route", "status"],
+            buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+        self._seconds_of: dict[tuple[str, str, int], Histogram] = {}
+
+    @property
+    def named(self) -> list[str]:
+        """The streams that have a name in the metrics."""
+        return [name for name in self._counts if name != OTHER]
+
+    def decided(self, decided: Decided, positive: Any) -> None:
+        """Count the decisions of one request, and those for the positive class; a retry decides nothing."""
+        if decided.repeated:
+            return
+        count = self._count(decided.stream)
+        labels = decided.labels
+        count.decisions += len(labels)
+        if positive is not None:
+            plain = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+            count.alerts += plain.count(positive)
+        # the figure, not the decisions: they would stay in memory with their ids, erased ones too
+        count.log_threshold = None if decided.thresholds is None else float(decided.thresholds[-1])
+
+    def labelled(self, stream: str, known: int) -> None:
+        """Count the labels of one request that belonged to a decision."""
+        self._count(stream).labels += known
+
+    def forget(self, stream: str) -> None:
+        """Name a stream no longer."""
+        self._counts.pop(stream, None)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one answered request; one that streams events is open for as long as its reader likes."""
+        if route.endswith("/events"):
+            return
+        key = (method if method in _METHODS else "other", route, status)
+        known = self._seconds_of.get(key)
+        if known is None:
+            known = self._seconds_of[key] = self._seconds.labels(key[0], route, str(status))
+        known.observe(seconds)
+
+    def text(self, summaries: Sequence[StreamSummary] = ()) -> bytes:
+        """Return everything in Prometheus' text format; `summaries` are those of the named streams, of now."""
+        self._summaries = [summary for summary in summaries if summary.name in self._counts]
+        return generate_latest(self.registry)
+
+    def families(self) -> Iterator[Metric]:
+        """Yield what was counted by stream."""
+        decisions = CounterMetricFamily("obil_decisions", "Rows decided.", labels=["stream"])
+        alerts = CounterMetricFamily("obil_alerts", "Rows decided as the positive class.", labels=["stream"])
+        labels = CounterMetricFamily("obil_labels", "Labels that belonged to a decision.", labels=["stream"])
+        threshold = GaugeMetricFamily(
+            "obil_log_threshold", "Threshold on the log ratio of the positive class.", labels=["stream"]
+        )
+        for name, count in self._counts.items():
+            decisions.add_metric([name], count.decisions)
+            alerts.add_metric([name], count.alerts)
+            labels.add_metric([name], count.labels)
+            if count.log_threshold is not None and name != OTHER:
+                threshold.add_metric([name], count.log_threshold)
+        yield from (decisions, alerts, labels, threshold)
+        yield from _gauges(self._summaries)
+
+    def _count(self, stream: str) -> _StreamCount:
+        count = self._counts.get(stream)
+        if count is not None:
+            return count
+        name = stream if len(self._counts) - (OTHER in self._counts) < self._max_streams else OTHER
+        return self._counts.setdefault(name, _StreamCount())
+
+
+class _Streams(Collector):
+    def __init__(self, metrics: ServiceMetrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.families()
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+def _gauges(summaries: Sequence[StreamSummary]) -> Iterator[Metric]:
+    prior = GaugeMetricFamily("obil_prior", "Share of a class, as tracked.", labels=["stream", "class"])
+    trained = GaugeMetricFamily("obil_training_prior", "Share of a class in training.", labels=["stream", "class"])
+    trusted = GaugeMetricFamily("obil_trusted", "1 while label shift explains the stream.", labels=["stream"])
+    evidence = GaugeMetricFamily("obil_log_evidence", "Log evidence against label shift.", labels=["stream"])
+    alarm = GaugeMetricFamily("obil_log_alarm", "Log evidence at which the monitor alarms.", labels=["stream"])
+    for summary in summaries:
+        for family, shares in ((prior, summary.prior), (trained, summary.training_prior)):
+            for name, share in shares.items():
+                family.add_metric([summary.name, name], share)
+        trusted.add_metric([summary.name], float(summary.trusted))
+        for family, value in ((evidence, summary.log_evidence), (alarm, summary.log_alarm)):
+            if value is not None and not math.isnan(value):
+                family.add_metric([summary.name], value)
+    yield from (prior, trained, trusted, evidence, alarm)

@@ -1,0 +1,1 @@
+"""Read and check request bodies."""

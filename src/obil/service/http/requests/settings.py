@@ -1,0 +1,135 @@
+"""Read how a stream shall decide: costs or a policy, and what it starts from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from obil.bayes.costs import Costs
+from obil.errors import InvalidInputError
+from obil.online.decision_ids import shown
+from obil.online.decision_rule import DecisionRule, class_number
+from obil.online.labels.label_values import as_whole_number
+from obil.policies import CostPolicy, Policy, policy_from_json, policy_from_text
+from obil.service.http.requests.labels import as_class
+from obil.service.http.requests.strict_json import read_json
+from obil.service.refusals import BadInputError
+from obil.service.streams.operations import StreamSettings
+from obil.serving.ratio_model import RatioModel
+
+_COSTS = ("false_positive", "false_negative", "true_positive", "true_negative")
+LONGEST_HORIZON = 10_000_000
+
+
+def settings_of_json(body: bytes, model: RatioModel) -> StreamSettings:
+    """Return the settings of a stream that is made in advance; an empty body or object takes the defaults."""
+    request = _object(body or b"{}")
+    _require_fields(request, {"policy", "costs", "tracker", "prior", "positive", "horizon", "unlabeled_as"})
+    classes = model.classes_.tolist()
+    positive, unlabeled_as, tracker = (request.get(name) for name in ("positive", "unlabeled_as", "tracker"))
+    if positive is not None:
+        positive = as_class(positive, classes, where="positive")
+    if unlabeled_as is not None and unlabeled_as != "negative":
+        unlabeled_as = as_class(unlabeled_as, classes, where="unlabeled_as")
+    if tracker not in (None, "safe", "bank"):
+        raise BadInputError(f'tracker must be "safe" or "bank", got {shown(tracker)}', where="tracker")
+    try:
+        horizon = request.get("horizon")
+        horizon = None if horizon is None else as_whole_number("horizon", horizon, 0, LONGEST_HORIZON)
+    except InvalidInputError as error:
+        raise BadInputError(str(error), where="horizon") from None
+    policy = _policy(request) if {"policy", "costs"} & request.keys() else None
+    if policy is not None:
+        _require_binding(policy, model, positive)
+    prior = _prior(request.get("prior"), model)
+    return StreamSettings(
+        policy=None if policy is None else policy.to_json(),
+        tracker=tracker,
+        prior=prior,
+        positive=positive,
+        horizon=horizon,
+        unlabeled_as=unlabeled_as,
+    )
+
+
+def policy_of_json(body: bytes) -> dict[str, Any]:
+    """Return `Policy.to_json()` of `{"costs": ...}` or `{"policy": ...}`."""
+    request = _object(body)
+    _require_fields(request, {"policy", "costs"})
+    return _policy(request).to_json()
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    request = read_json(body)
+    if type(request) is not dict:
+        raise BadInputError(f"the body must be an object, got {shown(request)}")
+    return request
+
+
+def _require_fields(request: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(request.keys() - known)
+    if unknown:
+        raise BadInputError(
+            f"the body may hold {', '.join(sorted(known))}, got {unknown[0]!r:.80}", where=unknown[0][:128]
+        )
+
+
+def _policy(request: Mapping[str, Any]) -> Policy:
+    costs, policy = request.get("costs"), request.get("policy")
+    if (costs is None) == (policy is None):
+        raise BadInputError("give costs or a policy, and not both", where="policy")
+    where = "policy" if costs is None else "costs"
+    try:
+        if costs is not None:
+            return CostPolicy(_costs(costs))
+        if type(policy) is str:
+            return policy_from_text(policy)
+        if type(policy) is dict:
+            return policy_from_json(policy)
+    except InvalidInputError as error:
+        raise BadInputError(str(error), where=where) from None
+    raise BadInputError(f"a policy must be a word or an object with a name, got {shown(policy)}", where="policy")
+
+
+def _costs(costs: Any) -> Costs:
+    if type(costs) is not dict or not {"false_positive", "false_negative"} <= costs.keys() <= set(_COSTS):
+        raise BadInputError(
+            "costs must have false_positive and false_negative, and may have true_positive and true_negative, "
+            f"got {shown(costs, 80)}",
+            where="costs",
+        )
+    for name, cost in costs.items():
+        if type(cost) not in (int, float):
+            raise BadInputError(f"{name} must be a number, got {shown(cost)}", where=f"costs.{name}")
+    return Costs(**costs)
+
+
+def _require_binding(policy: Policy, model: RatioModel, positive: Any) -> None:
+    try:
+        DecisionRule(model, policy, class_number(positive, model))
+    except InvalidInputError as error:
+        raise BadInputError(str(error), where="policy") from None
+
+
+def _prior(prior: Any, model: RatioModel) -> Any:
+    """Return a start prior as it came: a share of the second class, an array, or an object by class as text."""
+    if prior is None:
+        return None
+    names = [str(name) for name in model.classes_.tolist()]
+    shares = prior
+    if type(prior) is dict:
+        if set(prior) != set(names):
+            raise BadInputError(f"a prior by class must name every one of {names!r:.200}", where="prior")
+        shares = [prior[name] for name in names]
+    cells = shares if type(shares) is list else [shares]
+    if not all(type(share) in (int, float) for share in cells):
+        raise BadInputError(f"a prior must be numbers, got {shown(prior, 80)}", where="prior")
+    try:
+        found = model.as_prior(shares)
+    except (InvalidInputError, OverflowError) as error:
+        raise BadInputError(str(error), where="prior") from None
+    if not np.all(found > 0.0):
+        raise BadInputError(
+            f"every class must have a share above 0 to start with, got {shown(prior, 80)}", where="prior"
+        )
+    return prior

@@ -1,0 +1,105 @@
+"""Keep everything in one SQLite file: write-ahead log, synced at every commit."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from obil.errors import InvalidInputError
+from obil.service.storage.database import Session, as_not_stored
+from obil.service.storage.schema import SQLITE_WORDS, TABLES
+
+FOLD_SECONDS, FOLD_BYTES = 0.5, 4_000_000
+BUSY_MS = 10_000  # a second process on the same file waits this long for its turn
+
+
+class SqliteDatabase:
+    """One connection that writes and one that reads, each behind a lock; a third folds the log in beside them.
+
+    Left to itself SQLite would fold the write-ahead log into the file within some commit, and all who wait for that
+    commit would wait for it too.
+    """
+
+    lock_rows = ""  # a transaction that writes has the whole file
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer, self._reader = self._connect(), self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise InvalidInputError(f"{self.path} cannot be opened as an SQLite store: {error}") from None
+        self._writing, self._reading = threading.RLock(), threading.Lock()
+        with self.transaction() as session:
+            for table in TABLES:
+                session.execute(table.format(**SQLITE_WORDS))
+        self._closing = threading.Event()
+        self._folder = threading.Thread(target=self._fold_in, name="obil-sqlite", daemon=True)
+        self._folder.start()
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return what is committed; from any thread."""
+        with self._reading, as_not_stored(sqlite3.Error):
+            return self._reader.execute(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Begin; commit and sync at the end, or undo everything on an error."""
+        with self._writing, as_not_stored(sqlite3.Error):
+            if self._writer.in_transaction:  # undoing the last one failed too
+                self._writer.execute("ROLLBACK")
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield _SqliteSession(self._writer)
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:  # a full disk may have ended it already
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    def sweep(self) -> None:
+        """Fold the write-ahead log in and empty it: until it is full, it would hold what was erased."""
+        with self._writing, self._reading, suppress(sqlite3.Error):  # what a full disk hinders is folded in later
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Let go of the file; the write-ahead log is folded into it."""
+        self._closing.set()
+        self._folder.join()
+        with self._writing, self._reading:
+            self._reader.close()
+            self._writer.close()
+
+    def _fold_in(self) -> None:
+        """Fold the write-ahead log into the file whenever it has grown, while others read and write."""
+        log = self.path.with_name(self.path.name + "-wal")
+        with closing(self._connect()) as connection:
+            while not self._closing.wait(FOLD_SECONDS):
+                with suppress(OSError, sqlite3.Error):  # a full disk is told to those who write
+                    if log.stat().st_size > FOLD_BYTES:
+                        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                        with self._writing:  # the little that came meanwhile, so that the log starts anew
+                            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        for setting in (
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "secure_delete = ON",  # what is erased is overwritten; Debian's SQLite does so anyway, others do not
+            f"busy_timeout = {BUSY_MS}",
+            "wal_autocheckpoint = 0",
+        ):
+            connection.execute(f"PRAGMA {setting}")
+        return connection
+
+
+class _SqliteSession:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with as_not_stored(sqlite3.Error):  # here, so that what else fails within a transaction is not taken for it
+            return self._connection.execute(sql, values).fetchall()

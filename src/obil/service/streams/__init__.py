@@ -1,0 +1,1 @@
+"""The running streams: decisions, group commit, replay, erasure."""

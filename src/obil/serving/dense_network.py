@@ -1,0 +1,152 @@
+"""Run small fully connected networks without the library that trained them, fast for one row and for many."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError
+from obil.serving.features import FeatureMap
+from obil.serving.heads import as_balance, scores_of_outputs
+from obil.serving.network_kernels import Float32Array, end_layer
+
+CHUNK_ROWS = 1_024  # a layer's activations of all members then stay in the cache
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseNetwork:
+    """A network of linear layers with ReLU between them.
+
+    >>> twice = DenseNetwork((np.array([[2.0]], dtype=np.float32),), (np.zeros(1, dtype=np.float32),))
+    >>> twice.outputs(np.array([[3.0]], dtype=np.float32)).tolist()
+    [[6.0]]
+    """
+
+    weights: tuple[Float32Array, ...]  # (inputs, outputs) of each layer
+    biases: tuple[Float32Array, ...]  # (outputs,)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The number of inputs, of units in each hidden layer, and of outputs."""
+        return (self.weights[0].shape[0], *(weights.shape[1] for weights in self.weights))
+
+    def outputs(self, inputs: Float32Array) -> Float32Array:
+        """Return the outputs of the last layer, (n, outputs)."""
+        outputs = np.empty((len(inputs), self.widths[-1]), dtype=np.float32)
+        buffers = layer_buffers(self, len(inputs))
+        for start in range(0, len(inputs), CHUNK_ROWS):
+            chunk = slice(start, start + CHUNK_ROWS)
+            outputs[chunk] = run_layers(self, inputs[chunk], buffers)
+        return outputs
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays by name."""
+        named: dict[str, npt.NDArray[Any]] = {}
+        for layer, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
+            named |= {f"weights{layer}": weights, f"biases{layer}": biases}
+        return named
+
+    @classmethod
+    def rebuild(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "DenseNetwork":
+        """Return the network that gave these arrays, checked."""
+        n_layers = sum(name.startswith("weights") for name in arrays)
+        weights = tuple(arrays[f"weights{layer}"].astype(np.float32) for layer in range(n_layers))
+        biases = tuple(arrays[f"biases{layer}"].astype(np.float32) for layer in range(n_layers))
+        shapes = [layer.shape for layer in weights]
+        fits = (
+            n_layers > 0
+            and all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
+            and all(before[1] == after[0] for before, after in pairwise(shapes))
+            and all(bias.shape == (shape[1],) for bias, shape in zip(biases, shapes, strict=True))
+        )
+        if not fits or not all(np.isfinite(array).all() for array in (*weights, *biases)):
+            raise InvalidInputError("the layers of a network do not fit each other or are not finite")
+        return cls(weights, biases)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseScorer:
+    """The scores of one network with the balance it was trained at divided out."""
+
+    features: FeatureMap
+    network: DenseNetwork
+    head: str  # as in `obil.serving.heads`
+    balance: FloatArray  # (K,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "balance", as_balance(self.balance, head=self.head))
+        wanted = 1 if self.head == "tanh" else len(self.balance)
+        if self.network.widths[0] != self.features.n_inputs or self.network.widths[-1] != wanted:
+            raise InvalidInputError("the layers of a network do not fit its features or its classes")
+
+    @property
+    def n_features(self) -> int | None:
+        """The width of a row."""
+        return self.features.n_features
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return raw scores, (n, K)."""
+        outputs = outputs_of_rows(self.features, self.network, as_matrix(X))
+        return scores_of_outputs(outputs, head=self.head, balance=self.balance)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is not an array, as JSON values."""
+        return {"head": self.head, "balance": self.balance.tolist(), "features": self.features.describe()}
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays by name."""
+        return {f"features.{name}": array for name, array in self.features.arrays().items()} | self.network.arrays()
+
+    @classmethod
+    def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "DenseScorer":
+        """Return the scorer that gave these, checked."""
+        own = {name.removeprefix("features."): a for name, a in arrays.items() if name.startswith("features.")}
+        layers = {name: array for name, array in arrays.items() if not name.startswith("features.")}
+        features, network = FeatureMap.rebuild(described["features"], own), DenseNetwork.rebuild(layers)
+        return cls(features, network, str(described["head"]), np.asarray(described["balance"], dtype=np.float64))
+
+
+def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:
+    """Return a network's outputs of rows, (n, outputs), a chunk of inputs at a time: rich inputs are many."""
+    if len(rows) <= CHUNK_ROWS:
+        return network.outputs(features.encode(rows))
+    chunks = range(0, len(rows), CHUNK_ROWS)
+    return np.concatenate([network.outputs(features.encode(rows[start : start + CHUNK_ROWS])) for start in chunks])
+
+
+def as_matrix(X: Any) -> FloatArray:
+    """Return rows as float64, (n, d)."""
+    try:
+        matrix = np.ascontiguousarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"features must be numbers, got {str(error).splitlines()[0]:.120}") from None
+    if matrix.ndim != 2:
+        raise InvalidInputError(f"rows must be a table, (n, d), got an array of shape {matrix.shape}")
+    return matrix
+
+
+def softmax_weights(logits: Float32Array) -> FloatArray:
+    """Return weights that sum to 1 in each row, (n, M)."""
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    raised = np.exp(shifted)
+    weights: FloatArray = raised / raised.sum(axis=1, keepdims=True)
+    return weights
+
+
+def layer_buffers(network: DenseNetwork, n_rows: int) -> list[Float32Array]:
+    """Return room for the outputs of each layer of up to a chunk of rows, to be used again and again."""
+    return [np.empty((min(n_rows, CHUNK_ROWS), width), dtype=np.float32) for width in network.widths[1:]]
+
+
+def run_layers(network: DenseNetwork, inputs: Float32Array, buffers: list[Float32Array]) -> Float32Array:
+    """Return the outputs of a chunk of rows, written into the last buffer."""
+    hidden = inputs
+    last = len(network.weights) - 1
+    for layer, (weights, biases) in enumerate(zip(network.weights, network.biases, strict=True)):
+        hidden = np.matmul(hidden, weights, out=buffers[layer][: len(inputs)])
+        end_layer(hidden, biases, layer < last)
+    return hidden

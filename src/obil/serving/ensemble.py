@@ -1,0 +1,113 @@
+"""Fuse the scores of several members in log space, with fixed weights or with a network that gives them row by row."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError
+from obil.serving.dense_network import (
+    DenseNetwork,
+    DenseScorer,
+    as_matrix,
+    outputs_of_rows,
+    softmax_weights,
+)
+from obil.serving.features import FeatureMap
+from obil.serving.network_stack import NetworkStack
+from obil.serving.scorers import Scorer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weigher:
+    """The network w_phi(x) that gives the members' weights of a row."""
+
+    features: FeatureMap
+    network: DenseNetwork
+
+    def __post_init__(self) -> None:
+        if self.network.widths[0] != self.features.n_inputs:
+            raise InvalidInputError("the layers of a weigher do not fit its features")
+
+    def weights(self, X: Any) -> FloatArray:
+        """Return the weights of the members for each row, (n, M), which sum to 1."""
+        return softmax_weights(outputs_of_rows(self.features, self.network, as_matrix(X)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnsembleScorer:
+    """The weighted sum of the members' raw scores: their log ratios fused as a geometric mean.
+
+    Such a mean of calibrated ratios is not calibrated itself, so that the calibrator comes after it.
+    """
+
+    members: tuple[Scorer, ...]
+    shares: FloatArray  # (M,) the members' weights where there is no weigher
+    weigher: Weigher | None = None
+    stacks: tuple[NetworkStack, ...] = field(init=False)  # networks that share their inputs and shape, in one pass each
+    others: tuple[tuple[float, Scorer], ...] = field(init=False)  # the rest, with their weights
+
+    def __post_init__(self) -> None:
+        if self.shares.shape != (len(self.members),) or not self.members:
+            raise InvalidInputError(f"every member needs a weight, got {len(self.shares)} for {len(self.members)}")
+        if not (np.isfinite(self.shares).all() and (self.shares >= 0.0).all() and self.shares.any()):
+            raise InvalidInputError(f"weights of members are not negative and not all 0, got {self.shares.tolist()}")
+        if self.weigher is not None and self.weigher.network.widths[-1] != len(self.members):
+            raise InvalidInputError("the network that weighs the members has another number of outputs")
+        widths = {member.n_features for member in self.members} - {None}
+        if len(widths) > 1:
+            raise InvalidInputError(f"members take rows of one width, got {sorted(map(str, widths))}")
+        stacks, others = self._arranged()
+        object.__setattr__(self, "stacks", stacks)
+        object.__setattr__(self, "others", others)
+
+    @property
+    def n_features(self) -> int | None:
+        """The width of a row, or None where any is taken."""
+        return self.members[0].n_features
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the fused raw scores, (n, K)."""
+        if len(self.stacks) == 1 and not self.others:
+            return self.stacks[0].scores(X)
+        if self.weigher is not None:
+            weighed: FloatArray = (self.weigher.weights(X)[:, :, None] * self.member_scores(X)).sum(axis=1)
+            return weighed
+        parts = [stack.scores(X) for stack in self.stacks]
+        parts += [weight * member.scores(X) for weight, member in self.others]
+        fused = parts[0]
+        for part in parts[1:]:
+            fused = fused + part
+        return fused
+
+    def member_scores(self, X: Any) -> FloatArray:
+        """Return the raw scores of each member, (n, M, K)."""
+        return np.stack([member.scores(X) for member in self.members], axis=1)
+
+    def _arranged(self) -> tuple[tuple[NetworkStack, ...], tuple[tuple[float, Scorer], ...]]:
+        """Return what is computed in one pass, and the rest; members of weight 0 are in neither."""
+        groups: dict[Any, list[int]] = {}
+        for m, member in enumerate(self.members):
+            if self.weigher is None and self.shares[m] == 0.0:
+                continue
+            key: Any = m
+            if isinstance(member, DenseScorer) and member.head == "tanh":
+                key = (id(member.features), member.network.widths)
+            groups.setdefault(key, []).append(m)
+        stacks, others = [], []
+        for places in groups.values():
+            scorers = [member for m in places if isinstance(member := self.members[m], DenseScorer)]
+            stack = self._stacked(scorers, places) if scorers else None
+            if stack is None:
+                others += [(float(self.shares[m]), self.members[m]) for m in places]
+            else:
+                stacks.append(stack)
+        return tuple(stacks), tuple(others)
+
+    def _stacked(self, scorers: list[DenseScorer], places: list[int]) -> NetworkStack | None:
+        if self.weigher is None:
+            return NetworkStack.of(scorers, weights=self.shares[places], weigher=None)
+        if len(places) < len(self.members) or self.weigher.features is not scorers[0].features:
+            return None
+        return NetworkStack.of(scorers, weights=self.shares[places], weigher=self.weigher.network)

@@ -1,0 +1,140 @@
+"""Run several networks on the same columns, and the one that weighs them, in one pass."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidInputError
+from obil.serving.dense_network import (
+    CHUNK_ROWS,
+    DenseNetwork,
+    DenseScorer,
+    as_matrix,
+    layer_buffers,
+    run_layers,
+    softmax_weights,
+)
+from obil.serving.knot_table import KnotTable
+from obil.serving.network_kernels import Float32Array, first_layer_of_rows, stack_row
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkStack:
+    """Binary networks of one shape: their first layers in one table, the others in a kernel or as matrix products.
+
+    One row goes through a compiled kernel; many go through matrix products.
+    """
+
+    table: KnotTable  # first layers of the members, then that of the weigher
+    rest: tuple[DenseNetwork, ...]  # the members without their first layers
+    fusion: FloatArray  # (2, M) log odds of class 1 in each member's training, and the weights without a weigher
+    weigher: DenseNetwork | None  # without its first layer; gives (n, M) logits of the members' weights
+    layers: tuple[Float32Array, ...]  # (M, inputs + 1, outputs) the members' other layers, biases last
+    weigher_layer: Float32Array  # (inputs + 1, M), empty without a weigher
+
+    @classmethod
+    def of(
+        cls, scorers: Sequence[DenseScorer], *, weights: FloatArray, weigher: DenseNetwork | None
+    ) -> "NetworkStack | None":
+        """Return the stack of these scorers, or None where they do not share inputs, shape and a binary head."""
+        first = scorers[0]
+        alike = all(
+            scorer.features is first.features
+            and scorer.head == "tanh"
+            and scorer.network.widths == first.network.widths
+            for scorer in scorers
+        )
+        deep = len(first.network.weights) > 1  # a single layer has nothing to stack on its table
+        if not alike or not deep or (weigher is not None and len(weigher.weights) != 2):
+            return None
+        everyone = [scorer.network for scorer in scorers] + ([] if weigher is None else [weigher])
+        table = KnotTable.of(
+            first.features,
+            np.hstack([network.weights[0] for network in everyone]),
+            np.concatenate([network.biases[0] for network in everyone]),
+        )
+        if table is None:
+            return None
+        rest = tuple(_beyond_first(scorer.network) for scorer in scorers)
+        log_balances = [np.log(scorer.balance[1] / scorer.balance[0]) for scorer in scorers]
+        weigher_rest = None if weigher is None else _beyond_first(weigher)
+        return cls(
+            table=table,
+            rest=rest,
+            fusion=np.stack([np.array(log_balances), weights]),
+            weigher=weigher_rest,
+            layers=tuple(np.stack(layer) for layer in zip(*map(_with_biases, rest), strict=True)),
+            weigher_layer=(
+                np.empty((0, 0), dtype=np.float32) if weigher_rest is None else _with_biases(weigher_rest)[0]
+            ),
+        )
+
+    @property
+    def n_features(self) -> int:
+        """The width of a row."""
+        return len(self.table.kinds)
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the fused raw scores, (n, 2)."""
+        rows, table = as_matrix(X), self.table
+        if rows.shape[1] != self.n_features:
+            raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
+        scores = np.zeros((len(rows), 2))
+        if len(rows) != 1:
+            sound = self._score_many(rows, scores)
+        else:
+            score = stack_row(
+                rows,
+                table.kinds,
+                table.starts,
+                table.knots,
+                table.ends,
+                table.units,
+                self.layers,
+                self.fusion,
+                self.weigher_layer,
+            )
+            scores[0, 1] = score
+            sound = math.isfinite(score)
+        if not sound:
+            raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
+        return scores
+
+    def _score_many(self, rows: FloatArray, scores: FloatArray) -> bool:
+        """Write the scores of rows; return whether every number was finite or missing."""
+        table, n_members = self.table, self.fusion.shape[1]
+        n_weigher = max(len(self.weigher_layer) - 1, 0)
+        width = (table.units.shape[1] - n_weigher) // n_members
+        first = np.empty((min(len(rows), CHUNK_ROWS), table.units.shape[1]), dtype=np.float32)
+        buffers = layer_buffers(self.rest[0], len(rows))
+        weigher_buffers = [] if self.weigher is None else layer_buffers(self.weigher, len(rows))
+        for start in range(0, len(rows), CHUNK_ROWS):
+            part = rows[start : start + CHUNK_ROWS]
+            hidden = first[: len(part)]
+            if not first_layer_of_rows(part, table.kinds, table.starts, table.knots, table.ends, table.units, hidden):
+                return False
+            ratios = np.empty((len(part), n_members))
+            for m in range(n_members):
+                own = hidden[:, m * width : (m + 1) * width]
+                ratios[:, m] = run_layers(self.rest[m], own, buffers)[:, 0]
+            ratios *= 2.0
+            ratios -= self.fusion[0]
+            fused = scores[start : start + len(part), 1]
+            if self.weigher is None:
+                fused[:] = ratios @ self.fusion[1]
+            else:
+                weights = softmax_weights(run_layers(self.weigher, hidden[:, n_members * width :], weigher_buffers))
+                fused[:] = np.einsum("nm,nm->n", weights, ratios)
+        return True
+
+
+def _beyond_first(network: DenseNetwork) -> DenseNetwork:
+    return DenseNetwork(network.weights[1:], network.biases[1:])
+
+
+def _with_biases(network: DenseNetwork) -> list[Float32Array]:
+    return [np.vstack([weights, biases]) for weights, biases in zip(network.weights, network.biases, strict=True)]

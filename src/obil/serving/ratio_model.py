@@ -1,0 +1,187 @@
+"""Score rows to calibrated log ratios: the frozen model that serves, whatever it was fitted with."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior
+from obil.bayes.posterior import posterior
+from obil.errors import InvalidInputError
+from obil.serving.calibrators import Calibrator
+from obil.serving.columns import ColumnEncoder
+from obil.serving.holdout import Holdout
+from obil.serving.scorers import Scorer
+from obil.serving.tracker_advice import TrackerAdvice
+
+
+class RatioModelLike(Protocol):
+    """What everything above needs of a model: classes, the training prior, log ratios, honest rows."""
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The user's own classes, (K,)."""
+
+    @property
+    def prior_(self) -> FloatArray:
+        """The class shares of the training population, (K,)."""
+
+    @property
+    def holdout_(self) -> Holdout:
+        """Honest log ratios with labels."""
+
+    def log_ratios(self, X: Any) -> FloatArray:
+        """Return calibrated log ratios, (n, K)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A member that sees only some of the features: another opinion on the same rows."""
+
+    features: tuple[int, ...]
+    scorer: Scorer
+    calibrator: Calibrator
+    holdout: FloatArray  # (n, K) its honest log ratios of the model's held-out rows
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class RatioModel:
+    """A scorer with its calibrator and the held-out rows that vouch for them. Immutable and thread safe."""
+
+    scorer: Scorer
+    calibrator: Calibrator
+    classes_: npt.NDArray[Any]  # (K,)
+    prior_: FloatArray  # (K,)
+    holdout_: Holdout
+    feature_names: tuple[str, ...] | None = None
+    encoder: ColumnEncoder | None = None
+    view_members: tuple[View, ...] = ()
+    calibration: str = "affine"  # the name of the calibrator's kind
+    advice: TrackerAdvice | None = None  # what a backtest found a tracker should start with
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return len(self.classes_)
+
+    def log_ratios(self, X: Any) -> FloatArray:
+        """Return calibrated log ratios of rows, (n, K)."""
+        return self.calibrated(self.scores(X))
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the raw scores of rows, (n, K): what a calibrator is fitted on."""
+        return self.scorer.scores(self.prepare(X))
+
+    def calibrated(self, scores: FloatArray, calibrator: Calibrator | None = None) -> FloatArray:
+        """Return the log ratios of raw scores, with this calibrator or another, (n, K)."""
+        ratios = (calibrator or self.calibrator).apply(scores)
+        # one row is looked at in a tenth of the time the array checks take
+        if ratios.shape == (1, 2) and ratios.item(0) == 0.0 and math.isfinite(ratios.item(1)):
+            return ratios
+        return as_log_ratios(ratios, n_classes=self.n_classes)
+
+    def views(self, X: Any) -> FloatArray:
+        """Return the log ratios of each view, (n, V, K); V is 0 where the model was fitted without views."""
+        matrix = self.prepare(X)
+        opinions = [
+            view.calibrator.apply(view.scorer.scores(_columns(matrix, view.features))) for view in self.view_members
+        ]
+        return np.stack(opinions, axis=1) if opinions else np.empty((len(matrix), 0, self.n_classes))
+
+    def predict_proba(self, X: Any, *, prior: PriorLike | Mapping[Any, float] | None = None) -> FloatArray:
+        """Return posteriors at any prior, (n, K); without one, at the training prior."""
+        return posterior(self.log_ratios(X), self.prior_ if prior is None else self.as_prior(prior))
+
+    def as_prior(self, prior: PriorLike | Mapping[Any, float]) -> FloatArray:
+        """Return a prior given as a number, an array or {class: probability}, (K,)."""
+        return prior_of_classes(prior, self.classes_)
+
+    def recalibrated(self, calibrator: Calibrator, holdout: Holdout, *, calibration: str) -> "RatioModel":
+        """Return the same model with another calibrator, of the kind named, and the rows that vouch for it."""
+        return replace(
+            self, calibrator=calibrator, holdout_=holdout, view_members=(), calibration=calibration, advice=None
+        )
+
+    def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":
+        """Return the same model with a backtest's advice to the tracker of its streams."""
+        return replace(self, advice=advice)
+
+    def prepare(self, X: Any) -> Any:
+        """Match columns by name where there are names; check the width; return what the scorer takes."""
+        if (
+            type(X) is np.ndarray
+            and self.feature_names is None
+            and X.ndim == 2
+            and X.shape[1] == self.scorer.n_features
+        ):
+            return X
+        if self.encoder is not None and (hasattr(X, "columns") or isinstance(X, Mapping)):
+            return self.encoder.encode(X)
+        if hasattr(X, "columns") and self.feature_names is not None:
+            return _by_name(X, self.feature_names)
+        n_features = self.scorer.n_features
+        if n_features is None:
+            return X
+        shape = X.shape if hasattr(X, "shape") else np.shape(X)
+        if len(shape) != 2 or shape[1] != n_features:
+            raise InvalidInputError(f"a row has {n_features} features, got an array of shape {tuple(shape)}")
+        if self.feature_names is not None and self.encoder is None:
+            return _with_names(X, self.feature_names)
+        return X
+
+
+def as_ratio_model(model: Any) -> RatioModel:
+    """Return the frozen model inside a fitted classifier, or the model itself."""
+    inner = getattr(model, "model_", model)
+    if not isinstance(inner, RatioModel):
+        hint = "fit it first" if hasattr(model, "fit") else "wrap it in RatioClassifier, or load it with obil.load"
+        raise InvalidInputError(f"a fitted ratio model is needed, got {type(model).__name__}: {hint}")
+    return inner
+
+
+def prior_of_classes(prior: PriorLike | Mapping[Any, float], classes: npt.NDArray[Any]) -> FloatArray:
+    """Return a prior given as a number (of the second class), an array or {class: probability}, (K,).
+
+    >>> prior_of_classes({"ok": 0.9, "fraud": 0.1}, np.array(["fraud", "ok"]))
+    array([0.1, 0.9])
+    """
+    if not isinstance(prior, Mapping):
+        return as_prior(prior, n_classes=len(classes))
+    names = classes.tolist()
+    if set(prior) != set(names):
+        raise InvalidInputError(f"a prior by class names every one of {names}, got {list(prior)}")
+    return as_prior([prior[name] for name in names])
+
+
+def labels_to_numbers(labels: npt.ArrayLike, classes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the class number of each of the user's labels, (n,)."""
+    values = np.asarray(labels)
+    numbers = {label: number for number, label in enumerate(classes.tolist())}
+    try:
+        return np.array([numbers[label] for label in values.tolist()], dtype=np.int64)
+    except (KeyError, TypeError) as unknown:  # a label that cannot be looked up is none either
+        raise InvalidInputError(f"the classes are {classes.tolist()}, got the label {unknown.args[0]!r:.80}") from None
+
+
+def _by_name(table: Any, names: Sequence[str]) -> Any:
+    present = list(table.columns)
+    missing = [name for name in names if name not in present]
+    if missing:
+        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(map(str, present))}")
+    unknown = [str(name) for name in present if name not in set(names)]
+    if unknown:
+        raise InvalidInputError(f"columns are unknown to the model: {', '.join(unknown)}; it has {', '.join(names)}")
+    return table if present == list(names) else table[list(names)]
+
+
+def _with_names(X: Any, names: Sequence[str]) -> Any:
+    import pandas as pd  # noqa: PLC0415  # only a model fitted on a DataFrame needs it to score
+
+    return pd.DataFrame(X, columns=list(names))
+
+
+def _columns(matrix: Any, features: Sequence[int]) -> Any:
+    return matrix.iloc[:, list(features)] if hasattr(matrix, "iloc") else np.asarray(matrix)[:, list(features)]

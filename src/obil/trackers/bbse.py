@@ -1,0 +1,150 @@
+"""Track the prior by black-box shift estimation: vote shares on a window, unmixed by the confusion matrix."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_log_ratios, as_prior
+from obil.compiled import compiled
+from obil.errors import InvalidStateError
+from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusion
+from obil.trackers.tracker import CompiledTracker, as_count
+
+SMALLEST_PRIOR = 1e-6
+
+
+class BBSEMemory(NamedTuple):
+    """The estimate, the votes of the last rows with their sum, and how many rows were seen."""
+
+    prior: FloatArray  # (K,)
+    votes: FloatArray  # (window, K)
+    sums: FloatArray  # (K,)
+    seen: IntArray  # (1,)
+
+
+class BBSE(CompiledTracker):
+    """Solve `confusion @ prior = mean vote` over the last `window` rows after each row (Lipton et al. 2018).
+
+    The votes are cast at the training prior, whatever the current estimate: this estimator has no
+    feedback loop, and it needs only the confusion matrix, not calibrated ratios. It pays with variance.
+
+    Parameters
+    ----------
+    prior
+        The prior to start from, also the training prior unless that is given.
+    confusion
+        (K, K) mean votes for each true class (columns); see `BBSE.from_holdout`.
+    training_prior
+        The prior at which rows vote.
+    soft
+        Vote with the posterior instead of its largest class.
+    window
+        How many rows the mean vote covers.
+
+    >>> tracker = BBSE(0.5, confusion=[[1.0, 0.0], [0.0, 1.0]], window=4)
+    >>> _ = tracker.update_many([[0.0, 9.0], [0.0, -9.0], [0.0, -9.0], [0.0, -9.0]])
+    >>> tracker.prior.round(3)
+    array([0.75, 0.25])
+    """
+
+    def __init__(
+        self,
+        prior: PriorLike | None = None,
+        *,
+        confusion: npt.ArrayLike,
+        training_prior: PriorLike | None = None,
+        soft: bool = False,
+        window: int = 1_000,
+    ) -> None:
+        super().__init__(
+            prior,
+            confusion=as_floats(confusion, "confusion").tolist(),
+            training_prior=None if training_prior is None else as_prior(training_prior).tolist(),
+            soft=bool(soft),
+            window=as_count("window", window),
+        )
+
+    @classmethod
+    def from_holdout(
+        cls,
+        log_ratios: npt.ArrayLike,
+        labels: npt.ArrayLike,
+        *,
+        prior: PriorLike,
+        soft: bool = False,
+        window: int = 1_000,
+    ) -> "BBSE":
+        """Build the tracker from held-out log ratios (n, K) and class numbers (n,), voting at `prior`."""
+        rows = as_log_ratios(log_ratios)
+        confusion = confusion_of_predictions(rows, labels, prior=prior, soft=soft)
+        return cls(prior, confusion=confusion, training_prior=prior, soft=soft, window=window)
+
+    def _begin(self, start: FloatArray) -> BBSEMemory:
+        self._inverse = inverse_of_confusion(self._settings["confusion"], n_classes=start.size)
+        training = self._settings["training_prior"]
+        self._log_training = np.log(start if training is None else as_prior(training, n_classes=start.size))
+        votes = np.zeros((self._settings["window"], start.size))
+        return BBSEMemory(start.copy(), votes, np.zeros(start.size), np.zeros(1, dtype=np.int64))
+
+    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+        _run_bbse(rows, priors, self._inverse, self._log_training, self._settings["soft"], *self._memory)
+
+    def _check_memory(self) -> None:
+        if self._memory.seen[0] < 0:
+            raise InvalidStateError("BBSE cannot have seen a negative number of rows")
+        votes = self._memory.votes[: int(self._memory.seen[0])]
+        if (votes < 0.0).any() or (votes > 1.0).any() or (abs(votes.sum(axis=1) - 1.0) > 1e-6).any():
+            raise InvalidStateError("the votes of BBSE must be shares that sum to 1")
+        if not np.allclose(votes.sum(axis=0), self._memory.sums, rtol=1e-6, atol=1e-6):
+            raise InvalidStateError("the sums of BBSE must be those of its votes")
+
+
+@compiled
+def _run_bbse(
+    rows: FloatArray,
+    priors: FloatArray,
+    inverse: FloatArray,
+    log_training: FloatArray,
+    soft: bool,
+    prior: FloatArray,
+    votes: FloatArray,
+    sums: FloatArray,
+    seen: IntArray,
+) -> None:
+    window, n_classes = votes.shape
+    vote = np.empty(n_classes)
+    for t in range(rows.shape[0]):
+        priors[t] = prior
+        largest = -np.inf
+        winner = 0
+        for k in range(n_classes):
+            vote[k] = rows[t, k] + log_training[k]
+            if vote[k] > largest:
+                largest, winner = vote[k], k
+        if soft:
+            total = 0.0
+            for k in range(n_classes):
+                vote[k] = np.exp(vote[k] - largest)
+                total += vote[k]
+            vote /= total
+        else:
+            vote[:] = 0.0
+            vote[winner] = 1.0
+        slot = seen[0] % window
+        for k in range(n_classes):
+            sums[k] += vote[k] - votes[slot, k]
+            votes[slot, k] = vote[k]
+        seen[0] += 1
+        if seen[0] % window == 0:  # a running sum of soft votes collects rounding: start it afresh
+            for k in range(n_classes):
+                sums[k] = votes[:, k].sum()
+        filled = min(seen[0], window)
+        total = 0.0
+        for i in range(n_classes):
+            share = 0.0
+            for j in range(n_classes):
+                share += inverse[i, j] * sums[j] / filled
+            prior[i] = max(share, SMALLEST_PRIOR)
+            total += prior[i]
+        prior /= total

@@ -1,0 +1,73 @@
+"""Hold the memories of a safe tracker's parts, and refuse restored ones that no stream could have left."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidStateError
+from obil.trackers.bayes_bank import LARGEST_TOTAL, BankMemory
+from obil.trackers.label_experts import LARGEST_OFFSET, LARGEST_SLOPE, SMALLEST_SLOPE, LabelMemory
+from obil.trackers.view_guard import BLOCK_ROWS, LARGEST_SHIFT, GuardMemory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SafeMemory:
+    """The memories of the parts."""
+
+    prior: FloatArray  # (K,)
+    slow: BankMemory
+    fast: BankMemory
+    guard: GuardMemory
+    labels: LabelMemory
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return all arrays by name, flat, as a state holds them."""
+        named: dict[str, Any] = {"prior": self.prior}
+        for part in ("slow", "fast", "guard", "labels"):
+            named |= {f"{part}.{name}": array for name, array in getattr(self, part)._asdict().items()}
+        return named
+
+
+def require_possible(guard: GuardMemory, labels: LabelMemory) -> None:
+    """Refuse memories that kernels, which do not check their indices, could not have written."""
+    _require_possible_guard(guard)
+    _require_possible_labels(labels)
+
+
+def _require_possible_guard(guard: GuardMemory) -> None:
+    rows, blocks = guard.watched.tolist()
+    positive = (
+        guard.information, LARGEST_TOTAL - guard.information, guard.own, guard.block[1],
+        -guard.bounds[:, 0], guard.bounds[:, 1], guard.disagreement, guard.reference,
+        LARGEST_SHIFT - np.abs(guard.shifts),
+    )  # fmt: skip
+    if not 0 <= rows < BLOCK_ROWS or blocks < 0 or any((values < 0.0).any() for values in positive):
+        raise InvalidStateError("the guard of a safe tracker cannot have seen this")
+
+
+def _require_possible_labels(labels: LabelMemory) -> None:
+    weights = labels.weights
+    if (weights < 0.0).any() or abs(float(weights.sum()) - 1.0) > 1e-6:
+        raise InvalidStateError("the weights of the experts must be non-negative and sum to 1")
+    counts = (labels.counts < 0.0).any() or (labels.counts > LARGEST_TOTAL).any() or (labels.seen < 0).any()
+    if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
+        raise InvalidStateError("the labels of a safe tracker cannot have been counted so")
+    late = (labels.past_rows > labels.seen[0]).any() or (labels.past_labels > labels.seen[1]).any()
+    early = (labels.past_rows < -1).any() or (labels.past_labels < 0).any() or (labels.arrivals < 0).any()
+    if late or early or (labels.arrivals > labels.seen[0]).any():
+        raise InvalidStateError("the past of a safe tracker cannot lie in its future")
+    slopes = [advice[..., 0] for advice in (labels.maps, labels.latest)]
+    outside = any((slope < SMALLEST_SLOPE).any() or (slope > LARGEST_SLOPE).any() for slope in slopes)
+    if (
+        outside
+        or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any()
+        or (np.abs(labels.past) > 1e6).any()
+        or (np.abs(labels.latest) > 1e6).any()
+    ):
+        raise InvalidStateError("the experts of a safe tracker cannot have advised this")
+    precisions, turned = labels.precisions, labels.precisions.transpose(0, 2, 1)
+    skewed = np.abs(precisions - turned) > 1e-8 + 1e-5 * np.abs(turned)  # by more than rounding
+    if skewed.any() or (np.abs(precisions) > LARGEST_TOTAL).any() or np.linalg.eigvalsh(precisions).min() <= 0.0:
+        raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")

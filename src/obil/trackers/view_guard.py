@@ -1,0 +1,236 @@
+"""Hold a tracked prior back by what could be wrong with it: a fragile ratio, and views that disagree.
+
+Everything is measured in x = arcsin sqrt(P), where an estimate of P has about the same noise everywhere, one class
+against the rest at a time: the second of two classes, each of more.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from obil.arrays import FloatArray, IntArray
+from obil.compiled import compiled, inlined
+
+BLOCK_ROWS = 500
+KEPT_EACH_BLOCK = (0.9, 0.98)  # two memories of a disagreement: about 5,000 and 25,000 rows
+ALARM = 4.0  # standard deviations of a disagreement: eight are looked at in each block
+QUIET_BLOCKS = 10  # without an alarm, until fast memories are admitted
+LARGEST_SENSITIVITY = 0.1  # of x to the drift a ratio is allowed: beyond it fast memories are never admitted
+LONGEST_STEP, LARGEST_SHIFT = 0.2, 1.2  # of a view's own prior from the reference, in x
+EDGE = 2e-3  # x stays this far from 0 and from pi/2
+LARGEST_LOG_RATIO = 30.0
+LEAST_VARIANCE = 1e-12
+MOST_INFORMATION = 4.0  # that a row can have on x; near the edges a single sure row would seem to have far more
+
+
+class GuardMemory(NamedTuple):
+    """Sums over rows of W = V + 1 opinions (the model itself first), over C classes and R memories."""
+
+    shifts: FloatArray  # (R, W, C) how far each opinion's own prior lies from the reference
+    information: FloatArray  # (R, W, C) on those shifts
+    own: FloatArray  # (R, W, C) squared scores, forgotten twice as fast: the variance of the shifts
+    shared: FloatArray  # (R, W, C) scores times those of the model itself
+    block: FloatArray  # (3, R, W, C) of the block so far: scores, their squares, their products
+    reference: FloatArray  # (C,) the sum of the reference priors in the block so far
+    bounds: FloatArray  # (C, 2) how far down and up the excess disagreement reaches
+    disagreement: FloatArray  # (1,) the largest of the last block, in standard deviations
+    watched: IntArray  # (2,) rows in the block so far, blocks since the last alarm
+
+    @classmethod
+    def empty(cls, n_opinions: int, n_classes: int) -> "GuardMemory":
+        """Return the memory before the first row."""
+        n_monitored = 1 if n_classes == 2 else n_classes
+        shape = (len(KEPT_EACH_BLOCK), n_opinions, n_monitored)
+        return cls(
+            shifts=np.zeros(shape),
+            information=np.zeros(shape),
+            own=np.zeros(shape),
+            shared=np.zeros(shape),
+            block=np.zeros((3, *shape)),
+            reference=np.zeros(n_monitored),
+            bounds=np.zeros((n_monitored, 2)),
+            disagreement=np.zeros(1),
+            watched=np.zeros(2, dtype=np.int64),
+        )
+
+
+@compiled
+def guard_rows(
+    rows: FloatArray,
+    views: FloatArray,
+    slow: FloatArray,
+    fast: FloatArray,
+    start: FloatArray,
+    kept: FloatArray,
+    grid: FloatArray,
+    expected: FloatArray,
+    sensitivity: FloatArray,
+    noise: FloatArray,
+    least_information: FloatArray,
+    may_admit: bool,
+    shifts: FloatArray,
+    information: FloatArray,
+    own: FloatArray,
+    shared: FloatArray,
+    block: FloatArray,
+    reference: FloatArray,
+    bounds: FloatArray,
+    disagreement: FloatArray,
+    watched: IntArray,
+    guarded: FloatArray,
+) -> None:
+    """Write the guarded prior before each of n rows, and the one after the last, (n + 1, K).
+
+    `slow` and `fast` are the priors of the two banks, (n + 1, K); `views` (n, V, K), with V = 0 where there are none.
+    """
+    n_rows, n_classes = rows.shape
+    n_views, n_monitored = views.shape[1], bounds.shape[0]
+    ratios = np.empty(n_views + 1)
+    for t in range(n_rows + 1):
+        admitted = may_admit and watched[1] >= QUIET_BLOCKS
+        _hold_back(fast[t] if admitted else slow[t], start, grid, sensitivity, bounds, guarded[t])
+        if t == n_rows or n_views == 0:
+            continue
+        for c in range(n_monitored):
+            k = 1 if n_classes == 2 else c
+            reference[c] += fast[t, k]
+            centre = np.arcsin(np.sqrt(min(fast[t, k], 1.0)))
+            for w in range(n_views + 1):
+                ratios[w] = _against_rest(rows[t] if w == 0 else views[t, w - 1], fast[t], k)
+            for r in range(shifts.shape[0]):
+                main = 0.0
+                for w in range(n_views + 1):
+                    ratio = ratios[w]
+                    x = min(max(centre + shifts[r, w, c], EDGE), 0.5 * np.pi - EDGE)
+                    score = np.sin(2.0 * x) * (ratio - 1.0) / (1.0 + np.sin(x) ** 2 * (ratio - 1.0))
+                    if w == 0:
+                        main = score
+                    block[0, r, w, c] += score
+                    block[1, r, w, c] += score * score
+                    block[2, r, w, c] += score * main
+        watched[0] += 1
+        if watched[0] == BLOCK_ROWS:
+            _end_block(
+                kept, grid, expected, noise, least_information,
+                shifts, information, own, shared, block, reference, bounds, disagreement, watched,
+            )  # fmt: skip
+
+
+@compiled
+def all_finite(views: FloatArray) -> bool:
+    """Return whether views, (n, V, K), are finite."""
+    return bool(np.isfinite(views).all())
+
+
+@inlined
+def _against_rest(log_ratios: FloatArray, prior: FloatArray, k: int) -> float:
+    """Return p(x | k) / p(x | not k), the other classes in the proportions of `prior`."""
+    if log_ratios.size == 2:
+        difference = log_ratios[k] - log_ratios[1 - k]
+    else:
+        largest = -np.inf
+        for other in range(log_ratios.size):
+            if other != k:
+                largest = max(largest, log_ratios[other])
+        total, share = 0.0, 0.0
+        for other in range(log_ratios.size):
+            if other != k:
+                total += prior[other] * np.exp(log_ratios[other] - largest)
+                share += prior[other]
+        difference = log_ratios[k] - largest - np.log(max(total, 1e-300) / max(share, 1e-300))
+    return float(np.exp(min(max(difference, -LARGEST_LOG_RATIO), LARGEST_LOG_RATIO)))
+
+
+@inlined
+def _hold_back(
+    tracked: FloatArray,
+    start: FloatArray,
+    grid: FloatArray,
+    sensitivity: FloatArray,
+    bounds: FloatArray,
+    guarded: FloatArray,
+) -> None:
+    """Write the prior that is left of `tracked` when the start is given the benefit of the doubt.
+
+    A move m of x keeps the share 1 - (a / m)^2, where a is how far x would move if the ratio had drifted by as much
+    as any may; then it is taken back as far as the views' excess disagreement reaches towards the start.
+    """
+    n_classes, n_monitored = tracked.size, bounds.shape[0]
+    for k in range(n_classes):
+        guarded[k] = tracked[k]
+    moved = False
+    for c in range(n_monitored):
+        k = 1 if n_classes == 2 else c
+        allowed = max(np.interp(tracked[k], grid, sensitivity[c]), np.interp(start[k], grid, sensitivity[c]))
+        if allowed == 0.0 and bounds[c, 0] == 0.0 and bounds[c, 1] == 0.0:
+            continue
+        origin = np.arcsin(np.sqrt(min(start[k], 1.0)))
+        move = np.arcsin(np.sqrt(min(tracked[k], 1.0))) - origin
+        if abs(move) <= allowed:
+            move = 0.0
+        else:
+            move *= 1.0 - (allowed / move) ** 2
+        move = min(max(0.0, move + bounds[c, 0]), move + bounds[c, 1])
+        guarded[k] = start[k] if move == 0.0 else np.sin(origin + move) ** 2
+        if n_classes == 2:
+            guarded[0] = start[0] if move == 0.0 else np.cos(origin + move) ** 2
+        moved = True
+    if moved and n_classes > 2:
+        total = 0.0
+        for k in range(n_classes):
+            total += guarded[k]
+        for k in range(n_classes):
+            guarded[k] /= total
+
+
+@inlined
+def _end_block(
+    kept: FloatArray,
+    grid: FloatArray,
+    expected: FloatArray,
+    noise: FloatArray,
+    least_information: FloatArray,
+    shifts: FloatArray,
+    information: FloatArray,
+    own: FloatArray,
+    shared: FloatArray,
+    block: FloatArray,
+    reference: FloatArray,
+    bounds: FloatArray,
+    disagreement: FloatArray,
+    watched: IntArray,
+) -> None:
+    """Move each opinion's shift by one Newton step, and say anew how far the views disagree beyond their noise."""
+    n_memories, n_opinions, n_monitored = shifts.shape
+    largest = 0.0
+    for c in range(n_monitored):
+        bounds[c, 0], bounds[c, 1] = 0.0, 0.0
+        level = reference[c] / BLOCK_ROWS
+        for r in range(n_memories):
+            for w in range(n_opinions):
+                told = min(block[1, r, w, c], MOST_INFORMATION * BLOCK_ROWS)
+                information[r, w, c] = max(
+                    kept[r] * information[r, w, c] + told, least_information[w, c], LEAST_VARIANCE
+                )
+                own[r, w, c] = kept[r] ** 2 * own[r, w, c] + block[1, r, w, c]
+                shared[r, w, c] = kept[r] ** 2 * shared[r, w, c] + block[2, r, w, c]
+                step = block[0, r, w, c] / information[r, w, c]
+                shift = shifts[r, w, c] + min(max(step, -LONGEST_STEP), LONGEST_STEP)
+                shifts[r, w, c] = min(max(shift, -LARGEST_SHIFT), LARGEST_SHIFT)
+            main = information[r, 0, c]
+            for w in range(1, n_opinions):
+                apart = shifts[r, w, c] - shifts[r, 0, c] - np.interp(level, grid, expected[c, w - 1])
+                variance = own[r, w, c] / information[r, w, c] ** 2 + own[r, 0, c] / main**2
+                variance -= 2.0 * shared[r, w, c] / (information[r, w, c] * main)
+                deviation = np.sqrt(max(variance, 0.0) + noise[w - 1, c] + LEAST_VARIANCE)
+                excess = max(abs(apart) - deviation, 0.0)
+                if apart < 0.0:
+                    bounds[c, 0] = min(bounds[c, 0], -excess)
+                else:
+                    bounds[c, 1] = max(bounds[c, 1], excess)
+                largest = max(largest, abs(apart) / deviation)
+        reference[c] = 0.0
+    block[:] = 0.0
+    disagreement[0] = largest
+    watched[0] = 0
+    watched[1] = 0 if largest > ALARM else watched[1] + 1

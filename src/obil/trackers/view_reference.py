@@ -1,0 +1,180 @@
+"""Say, from held-out rows, how far a model's prior can be trusted and how its views ought to agree.
+
+A model is allowed to drift: no likelihood ratio stays exact in the wild. How much a drift of `RATIO_DRIFT` moves the
+estimated prior is its *sensitivity*; a weak classifier's is large, and such a prior is not worth following.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import InvalidStateError
+from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
+from obil.trackers.calibration_spread import calibration_variance, thinned_rows
+
+RATIO_DRIFT = 0.1  # in the log ratio: what any model may be off by after deployment
+START_ROWS = 1_500  # rows at the start prior whose information a disagreement starts with
+GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
+MOST_ROWS = 6_000  # held-out rows that are looked at, about
+DIGITS = 6  # that are kept, so that a table is the same wherever it is made
+NEWTON_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewReference:
+    """What held-out rows say of W = V + 1 opinions (the model's first) on C classes, at G levels of the prior."""
+
+    expected: FloatArray  # (C, V, G) how far each view's x lies from the model's under label shift
+    sensitivity: FloatArray  # (C, G) of the model's x to a drift of the ratio
+    noise: FloatArray  # (V, C) the variance of a view's distance that its calibrator and the model's leave open
+    least_information: FloatArray  # (W, C) of START_ROWS rows
+
+    @property
+    def n_views(self) -> int:
+        """The number of views, V."""
+        return len(self.noise)
+
+    @property
+    def grid(self) -> FloatArray:
+        """The levels of the prior, (G,)."""
+        return np.array(GRID)
+
+    @classmethod
+    def nobody(cls, n_classes: int) -> "ViewReference":
+        """Return what is known where nothing is: no views, and no sensitivity."""
+        watched = 1 if n_classes == 2 else n_classes
+        return cls(
+            np.zeros((watched, 0, len(GRID))),
+            np.zeros((watched, len(GRID))),
+            np.zeros((0, watched)),
+            np.zeros((1, watched)),
+        )
+
+    @classmethod
+    def of_model(cls, model: RatioModel) -> "ViewReference":
+        """Return what the held-out rows of a model say of it and of its views."""
+        labels = model.holdout_.labels
+        rows = thinned_rows(labels, n_classes=model.n_classes, most=MOST_ROWS // model.n_classes)
+        labels, weights = labels[rows], model.holdout_.weights[rows]
+        opinions = [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
+        calibrators = [model.calibrator, *(view.calibrator for view in model.view_members)]
+        parts = [Holdout(opinion[rows], labels, weights) for opinion in opinions]
+        spreads = [
+            calibration_variance(calibrator, part, model.prior_)
+            for calibrator, part in zip(calibrators, parts, strict=True)
+        ]
+        watched = [1] if model.n_classes == 2 else list(range(model.n_classes))
+        expected = np.zeros((len(watched), len(opinions) - 1, len(GRID)))
+        sensitivity = np.zeros((len(watched), len(GRID)))
+        information = np.zeros((len(opinions), len(watched)))
+        variances = np.zeros((len(opinions), len(watched)))
+        for c, k in enumerate(watched):
+            share = float(model.prior_[k])
+            ratios = [_one_against_rest(part.log_ratios, model.prior_, k) for part in parts]
+            for g, level in enumerate(GRID):
+                at = _weights(parts[0], model.prior_, k, level)
+                low, high = (_most_likely(np.exp(ratios[0] + drift), at) for drift in (-RATIO_DRIFT, RATIO_DRIFT))
+                sensitivity[c, g] = abs(high.x - low.x) / 2.0
+                own, *others = (_most_likely(np.exp(log_ratios), at) for log_ratios in ratios)
+                expected[c, :, g] = [_beyond_noise(other, own, at) for other in others]
+            at_start = _weights(parts[0], model.prior_, k, share)
+            for w, log_ratios in enumerate(ratios):
+                information[w, c] = START_ROWS * _information(log_ratios, at_start, share)
+                variances[w, c] = spreads[w][k] * share * (1.0 - share) / 4.0
+        noise = variances[1:] + variances[0]
+        return cls(*(_rounded(array) for array in (expected, sensitivity, noise, information)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tables as JSON values."""
+        return {
+            "expected": self.expected.tolist(),
+            "sensitivity": self.sensitivity.tolist(),
+            "noise": self.noise.tolist(),
+            "least_information": self.least_information.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, described: Mapping[str, Any], *, n_classes: int) -> "ViewReference":
+        """Return the tables that gave these values, checked."""
+        watched = 1 if n_classes == 2 else n_classes
+        try:
+            names = ("expected", "sensitivity", "noise", "least_information")
+            expected, sensitivity, noise, information = (np.asarray(described[n], dtype=np.float64) for n in names)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise InvalidStateError("the view_reference of a safe tracker are damaged") from None
+        n_views = len(information) - 1 if information.ndim else -1
+        if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
+            expected, noise = np.zeros((watched, 0, len(GRID))), np.zeros((0, watched))
+        shapes = [(watched, n_views, len(GRID)), (watched, len(GRID)), (n_views, watched), (n_views + 1, watched)]
+        arrays = (expected, sensitivity, noise, information)
+        if [array.shape for array in arrays] != shapes:
+            raise InvalidStateError("the view_reference of a safe tracker are damaged")
+        positive = all(bool((array >= 0.0).all()) for array in arrays[1:])
+        if not positive or not all(bool((np.abs(array) < 1e12).all()) for array in arrays):
+            raise InvalidStateError("the view_reference of a safe tracker are damaged")
+        return cls(*arrays)
+
+
+def _one_against_rest(log_ratios: FloatArray, prior: FloatArray, k: int) -> FloatArray:
+    """Return log p(x | k) / p(x | not k), the other classes in the proportions of `prior`, (n,)."""
+    others = np.arange(len(prior)) != k
+    largest = log_ratios[:, others].max(axis=1)
+    rest = np.exp(log_ratios[:, others] - largest[:, None]) @ (prior[others] / prior[others].sum())
+    return np.asarray(np.clip(log_ratios[:, k] - largest - np.log(rest), -30.0, 30.0))
+
+
+def _weights(rows: Holdout, prior: FloatArray, k: int, level: float) -> FloatArray:
+    """Return weights that give class k the share `level` and the others what is left, in their proportions."""
+    shifted = prior * (1.0 - level) / (1.0 - prior[k])
+    shifted[k] = level
+    return rows.weights_at(shifted)
+
+
+class _Found(NamedTuple):
+    """The most likely prior of weighted rows."""
+
+    x: float  # arcsin sqrt(P)
+    influence: FloatArray  # (n,) of each row on x
+
+
+def _most_likely(ratios: FloatArray, weights: FloatArray) -> _Found:
+    """Find the prior that makes weighted rows most likely, by Newton steps kept in a bracket."""
+    low, high, prior = 0.0, 1.0, 0.5
+    scores = ratios
+    for _ in range(NEWTON_STEPS):
+        scores = (ratios - 1.0) / (1.0 + prior * (ratios - 1.0))
+        slope = float(weights @ scores)
+        low, high = (prior, high) if slope > 0.0 else (low, prior)
+        proposed = prior + slope / max(float(weights @ scores**2), 1e-300)
+        following = proposed if low < proposed < high else (low + high) / 2.0
+        if abs(following - prior) < 1e-9:
+            break
+        prior = following
+    steepness = max(2.0 * np.sqrt(prior * (1.0 - prior)), 1e-6)  # of P in x
+    return _Found(float(np.arcsin(np.sqrt(prior))), scores / (steepness * max(float(weights @ scores**2), 1e-300)))
+
+
+def _beyond_noise(other: _Found, own: _Found, weights: FloatArray) -> float:
+    """Return how far two opinions lie apart beyond two standard errors of the held-out rows."""
+    apart = other.x - own.x
+    error = float(np.sqrt(((weights * (other.influence - own.influence)) ** 2).sum()))
+    return float(np.sign(apart) * max(abs(apart) - 2.0 * error, 0.0))
+
+
+def _information(log_ratios: FloatArray, weights: FloatArray, prior: float) -> float:
+    """Return the information of one row on x at a prior."""
+    ratios = np.exp(log_ratios)
+    scores = (ratios - 1.0) / (1.0 + prior * (ratios - 1.0))
+    return float(weights @ scores**2) * 4.0 * prior * (1.0 - prior)
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        places = np.where(values == 0.0, 0.0, DIGITS - 1 - np.floor(np.log10(np.abs(values))))
+    scale = 10.0**places
+    rounded: FloatArray = np.round(values * scale) / scale
+    return rounded

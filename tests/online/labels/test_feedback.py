@@ -1,0 +1,325 @@
+"""A stream with everything on: views, late labels, unlabeled_as, the monitor, performance; and all of it restored."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from obil.bayes.costs import Costs
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
+from obil.errors import InvalidInputError, InvalidStateError
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.monitor import LabelShiftMonitor
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.reference_sample import reference_sample
+from obil.policies import FBetaPolicy
+from obil.serving.ratio_model import RatioModel
+from obil.trackers import BayesBank, SafeTracker
+
+CLASSES = GaussianClasses.spread(2.5, n_features=6)
+NAMES = np.array(["fine", "fraud"])
+
+
+def drawn(n: int, prior: float, seed: int) -> Stream:
+    return CLASSES.draw(np.full(n, prior), random_state=seed)
+
+
+@pytest.fixture(scope="module")
+def model() -> RatioModel:
+    training = drawn(3_000, 0.1, 0)
+    classifier = RatioClassifier(LogisticRegression(), views=True, random_state=0)
+    return classifier.fit(training.features, NAMES[training.labels]).model_
+
+
+def state_of(online: OnlineClassifier) -> str:
+    return json.dumps(online.state(), allow_nan=False)
+
+
+def test_rows_and_labels_in_any_cut_leave_the_same_state(model: RatioModel) -> None:
+    stream = drawn(700, 0.2, 1)
+    ratios, views = model.log_ratios(stream.features), model.views(stream.features)
+    whole, single = OnlineClassifier(model), OnlineClassifier(model)
+    cut = OnlineClassifier(model)
+    for first in range(0, 700, 50):
+        part = slice(first, first + 50)
+        whole.decide_log_ratios(ratios[part], views=views[part])
+        for row in range(first, first + 50):
+            single.decide_log_ratios(ratios[row : row + 1], views=views[row : row + 1])
+        cut = OnlineClassifier.from_state(model, json.loads(state_of(cut)))
+        for some in (slice(first, first + 1), slice(first + 1, first + 33), slice(first + 33, first + 50)):
+            cut.decide_log_ratios(ratios[some], views=views[some])
+        for late in range(max(0, first - 100), first, 9):
+            for online in (whole, single, cut):
+                assert online.feedback(late, NAMES[stream.labels[late]], propensity=0.2)
+    assert state_of(whole) == state_of(single) == state_of(cut)
+    assert whole.label_counts.labelled > 100
+    tracker = whole.tracker
+    assert isinstance(tracker, SafeTracker)
+    assert 0.3 < tracker.label_weight < 0.9
+
+
+def test_decide_scores_views_as_decide_many_does(model: RatioModel) -> None:
+    stream = drawn(600, 0.1, 2)
+    one, many = OnlineClassifier(model), OnlineClassifier(model)
+    decisions = [one.decide(row, id=f"order {i}") for i, row in enumerate(stream.features)]
+    ids = [f"order {i}" for i in range(600)]
+    together = many.decide_many(stream.features, ids=ids)
+    assert [d.id for d in decisions] == list(together.ids)
+    np.testing.assert_allclose([d.prior for d in decisions], together.priors, atol=1e-6)
+    assert one.feedback("order 7", "fine")
+    assert not one.feedback(7, "fine")  # a name is a name
+
+
+def test_labels_that_come_twice_count_once_and_contradictions_replace(model: RatioModel) -> None:
+    online = OnlineClassifier(model)
+    online.decide_many(drawn(50, 0.1, 3).features)
+    assert online.feedback(5, "fraud")
+    before = state_of(online)
+    assert online.feedback(5, "fraud")
+    after = json.loads(state_of(online))
+    assert after["tracker"] == json.loads(before)["tracker"]
+    assert online.feedback(5, "fine")
+    assert not online.feedback(5_000, "fine")
+    counts = online.label_counts
+    assert (counts.labelled, counts.repeated, counts.replaced, counts.unknown) == (1, 1, 1, 1)
+    tracker = online.tracker
+    assert isinstance(tracker, SafeTracker)
+    assert tracker.labelled_prior is not None
+    assert tracker.labelled_prior.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("bad", ["maybe", None, 1.5, True])
+def test_a_label_of_no_class_is_refused_and_nothing_changes(model: RatioModel, bad: object) -> None:
+    online = OnlineClassifier(model)
+    online.decide_many(drawn(20, 0.1, 3).features)
+    before = state_of(online)
+    with pytest.raises(InvalidInputError):
+        online.feedback(3, bad)
+    with pytest.raises(InvalidInputError):
+        online.feedback(3, "fraud", propensity=0.0)
+    assert state_of(online) == before
+
+
+def test_silence_counts_as_negative_after_the_horizon_alike_in_any_cut(model: RatioModel) -> None:
+    stream = drawn(400, 0.3, 4)
+    settings = {"horizon": 100, "unlabeled_as": "negative"}
+    many, single = OnlineClassifier(model, **settings), OnlineClassifier(model, **settings)
+    ratios = model.log_ratios(stream.features)
+    many.decide_log_ratios(ratios[:150])
+    for row in ratios[:150]:
+        single.decide_log_ratios(row[None])
+    for online in (many, single):
+        assert online.feedback(140, "fraud")
+    decisions = many.decide_log_ratios(ratios[150:])
+    for row in ratios[150:]:
+        single.decide_log_ratios(row[None])
+    assert state_of(many) == state_of(single)
+    assert decisions.priors.shape == (250, 2)
+    counts = many.label_counts
+    assert (counts.unlabeled, counts.labelled, counts.pending) == (299, 1, 100)
+    tracker = many.tracker
+    assert isinstance(tracker, SafeTracker)
+    assert tracker.labelled_prior is not None
+    assert tracker.labelled_prior[1] == pytest.approx(1 / 300)
+
+
+@pytest.mark.parametrize(("unlabeled_as", "message"), [("never", "unlabeled_as"), (3, "unlabeled_as")])
+def test_silence_must_mean_a_class(model: RatioModel, unlabeled_as: object, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        OnlineClassifier(model, unlabeled_as=unlabeled_as)
+
+
+def test_the_monitor_marks_decisions_from_its_alarm_on(model: RatioModel) -> None:
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor(reference_sample(model)))
+    calm = online.decide_many(drawn(2_000, 0.3, 5).features)
+    assert calm.trusted.all()
+    assert online.trusted
+    moved = online.decide_many(drawn(4_000, 0.1, 6).features - 1.0)
+    watch = online.monitor
+    assert watch is not None
+    assert watch.alarm_row is not None
+    assert not online.trusted
+    assert moved.trusted.sum() == watch.alarm_row - 2_000
+    assert not online.performance().now.trusted
+    assert not online.decide(np.zeros(6)).trusted
+
+
+def test_performance_is_near_the_truth_where_confidence_is_not(model: RatioModel) -> None:
+    costs = Costs(false_positive=1.0, false_negative=5.0)
+    online = OnlineClassifier(model, costs=costs, tracker=BayesBank())
+    stream = drawn(20_000, 0.01, 7)
+    decisions = online.decide_many(stream.features)
+    report = online.performance()
+    alerts, positive = decisions.labels == "fraud", stream.labels == 1
+    precision, recall = positive[alerts].mean(), alerts[positive].mean()
+    assert report.window.precision.low <= precision <= report.window.precision.high
+    assert report.now.recall.value == pytest.approx(recall, abs=0.12)
+    confident = model.predict_proba(stream.features[alerts])[:, 1].mean()
+    assert confident - precision > abs(report.window.precision.value - precision)
+    assert report.window.precision.source == "expected"
+    for row in np.flatnonzero(alerts)[-60:].tolist():
+        online.feedback(row, NAMES[stream.labels[row]])
+    labelled = online.performance().window.precision
+    assert labelled.source == "labels"
+
+
+def test_performance_needs_a_class_to_speak_of() -> None:
+    triangle = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
+    stream = triangle.draw(np.tile([0.6, 0.3, 0.1], (900, 1)), random_state=0)
+    many = RatioClassifier.from_scores(stream.log_ratios, stream.labels, kind="margin")
+    with pytest.raises(InvalidInputError, match="positive="):
+        OnlineClassifier(many).performance()
+    online = OnlineClassifier(many, policy=FBetaPolicy(), positive=2)
+    online.decide_many(stream.log_ratios[:300])
+    assert 0.0 <= online.performance().now.recall.value <= 1.0
+
+
+def test_a_new_model_keeps_what_labels_taught_and_gets_a_new_monitor(model: RatioModel) -> None:
+    online = OnlineClassifier(model)
+    stream = drawn(1_000, 0.3, 8)
+    online.decide_many(stream.features)
+    for row in range(0, 1_000, 5):
+        online.feedback(row, NAMES[stream.labels[row]])
+    before, old = online.prior, online.monitor
+    training = drawn(2_000, 0.1, 9)
+    other = RatioClassifier(LogisticRegression(), views=True, random_state=1)
+    online.model = other.fit(training.features, NAMES[training.labels])
+    np.testing.assert_allclose(online.prior, before, rtol=0.3)
+    assert online.monitor is not old
+    tracker = online.tracker
+    assert isinstance(tracker, SafeTracker)
+    assert tracker.n_labels == 200
+    online.decide_many(stream.features[:10])
+
+
+def test_silence_does_not_let_positives_count_before_negatives() -> None:
+    """Fraud is reported 50 rows late, and nothing else ever: a steady stream must be decided as without labels."""
+    training = drawn(4_000, 0.05, 10)
+    model = RatioClassifier(LogisticRegression(), random_state=0).fit(training.features, NAMES[training.labels])
+    stream = drawn(3_000, 0.05, 11)
+    quiet, unlabeled = OnlineClassifier(model), OnlineClassifier(model, horizon=1_000, unlabeled_as="negative")
+    expected = quiet.decide_many(stream.features)
+    losses = []
+    for row, features in enumerate(stream.features):
+        decision = unlabeled.decide(features)
+        losses.append(-np.log(decision.posterior[stream.labels[row]]))
+        if row >= 50 and stream.labels[row - 50]:
+            assert unlabeled.feedback(row - 50, "fraud")
+    without = -np.log(expected.posteriors[np.arange(3_000), stream.labels])
+    assert np.mean(losses) <= 1.03 * without.mean()
+    assert unlabeled.prior[1] == pytest.approx(0.05, abs=0.02)
+    tracker = unlabeled.tracker
+    assert isinstance(tracker, SafeTracker)
+    assert tracker.labelled_prior is not None
+    assert tracker.labelled_prior[1] == pytest.approx(stream.labels[:2_000].mean())
+
+
+def test_a_right_model_is_not_recalibrated_by_what_labels_said_of_a_wrong_one() -> None:
+    training = drawn(3_000, 0.1, 12)
+    scores = training.log_ratios[:, 1]
+    steep = RatioClassifier.from_scores(scores, NAMES[training.labels], kind="margin").model_
+    stream = drawn(6_000, 0.1, 13)
+    online = OnlineClassifier(steep, monitor=False)
+    for row, score in enumerate(2.2 * stream.log_ratios[:3_000, 1]):  # the scores have become too bold
+        online.decide(score)
+        online.feedback(row, NAMES[stream.labels[row]])
+    other = drawn(3_000, 0.1, 14)  # a model from the same rows would be the same model
+    online.model = RatioClassifier.from_scores(other.log_ratios[:, 1], NAMES[other.labels], kind="margin")
+    fresh = OnlineClassifier(steep, monitor=False)
+    later = slice(3_000, 6_000)
+    losses = []
+    for one in (online, fresh):
+        decisions = one.decide_many(stream.log_ratios[later, 1])
+        losses.append(-np.log(decisions.posteriors[np.arange(3_000), stream.labels[later]]).mean())
+    assert losses[0] < 1.02 * losses[1]
+    before = json.loads(state_of(online))["tracker"]["memory"]
+    assert online.feedback(2_990, "fraud") or online.feedback(2_990, "fine")  # of a row that the old model scored
+    after = json.loads(state_of(online))["tracker"]["memory"]
+    assert after["labels.maps"] == before["labels.maps"]
+
+
+def test_readers_make_a_writer_wait_and_not_fail(model: RatioModel) -> None:
+    online = OnlineClassifier(model)
+    online.decide_many(drawn(500, 0.1, 14).features)
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            online.performance()
+            online.explain()
+            online.state()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for row in drawn(30, 0.1, 15).features:
+            online.decide(row)
+    finally:
+        stop.set()
+        reader.join(30.0)
+    assert online.n_rows == 530
+
+
+@pytest.mark.parametrize("unlabeled_as", [None, "negative"])
+def test_views_that_do_not_fit_are_refused_before_a_row_is_decided(model: RatioModel, unlabeled_as: str | None) -> None:
+    online = OnlineClassifier(model, unlabeled_as=unlabeled_as)
+    stream = drawn(10, 0.1, 16)
+    ratios, views = model.log_ratios(stream.features), model.views(stream.features)
+    broken = views.copy()
+    broken[5, 0, 1] = np.nan
+    before = state_of(online)
+    for wrong in (views[:5], broken, np.concatenate([views, views])):
+        with pytest.raises(InvalidInputError, match="views"):
+            online.decide_log_ratios(ratios, views=wrong)
+    with pytest.raises(InvalidInputError):
+        online.decide_log_ratios(ratios, views=views, ids=(i for i in range(3)))
+    assert state_of(online) == before
+
+
+def test_monitors_of_other_classes_are_refused_and_settings_survive_a_new_model(model: RatioModel) -> None:
+    triangle = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
+    stream = triangle.draw(np.tile([0.6, 0.3, 0.1], (900, 1)), random_state=0)
+    many = RatioClassifier.from_scores(stream.log_ratios, stream.labels, kind="margin").model_
+    for wrong in (LabelShiftMonitor(reference_sample(many)), "yes"):
+        with pytest.raises(InvalidInputError, match="monitor"):
+            OnlineClassifier(model, monitor=wrong)
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor(reference_sample(model), alpha=0.05, tolerance=0.1))
+    online.model = model
+    state = json.loads(state_of(online))
+    assert state["monitor"]["settings"] == {"alpha": 0.05, "delta": 0.005, "tolerance": 0.1}
+
+
+def test_a_restarted_monitor_forgets_the_alarm_and_labels_count_by_their_row(model: RatioModel) -> None:
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor(reference_sample(model)))
+    online.decide_many(drawn(300, 0.1, 17).features)
+    online.decide_many(drawn(2_000, 0.1, 18).features - 1.5)
+    assert not online.trusted
+    assert online.feedback(0, "fine")  # of a row before the alarm
+    assert online.labels_since_alarm == (0, 0)
+    assert online.feedback(2_299, "fraud")
+    assert online.labels_since_alarm == (0, 1)
+    assert online.feedback(2_299, "fine")
+    assert online.labels_since_alarm == (1, 0)
+    again = OnlineClassifier.from_state(model, json.loads(state_of(online)))
+    assert again.labels_since_alarm == (1, 0)
+    online.restart_monitor()
+    assert online.trusted
+    assert online.labels_since_alarm == (0, 0)
+    with pytest.raises(InvalidInputError, match="no monitor"):
+        OnlineClassifier(model, monitor=False).restart_monitor()
+
+
+def test_a_state_whose_parts_saw_other_rows_is_refused(model: RatioModel) -> None:
+    short, long = OnlineClassifier(model), OnlineClassifier(model)
+    short.decide_many(drawn(50, 0.1, 19).features)
+    long.decide_many(drawn(90, 0.1, 19).features)
+    for part in ("labels", "tally", "history"):
+        with pytest.raises(InvalidStateError, match="rows"):
+            OnlineClassifier.from_state(model, long.state() | {part: short.state()[part]})
+    with pytest.raises(InvalidStateError, match="monitor"):
+        OnlineClassifier.from_state(model, short.state() | {"monitor": long.state()["monitor"]})
+    for damaged in ({"labels_since_alarm": [1]}, {"labels_since_alarm": [-1, 0]}, {"model_since": "x"}):
+        with pytest.raises(InvalidStateError):
+            OnlineClassifier.from_state(model, short.state() | damaged)

@@ -1,0 +1,85 @@
+"""Labels of which all are of one class, though the scores expect others, are objected to."""
+
+import json
+from typing import Any
+
+import pytest
+
+from obil.errors import InvalidStateError
+from obil.online.online_classifier import OnlineClassifier
+from tests.online.cases import pair_model, pair_stream
+
+PAIR = pair_model()
+
+
+def reporting(classes: tuple[int, ...], n: int = 1_500, **settings: Any) -> OnlineClassifier:
+    """Return a stream at a prior of .2 of which only labels of these classes are reported."""
+    online = OnlineClassifier(PAIR, **settings)
+    stream = pair_stream(n, 0.2, 9)
+    ratios = PAIR.log_ratios(2.0 * stream.log_ratios[:, 1] + 1.0)
+    for first in range(0, n, 50):
+        online.decide_log_ratios(ratios[first : first + 50])
+        for row in range(first, first + 50):
+            if stream.labels[row] in classes:
+                online.feedback(row, PAIR.classes_[stream.labels[row]])
+    return online
+
+
+def test_labels_of_one_class_only_are_objected_to() -> None:
+    online = reporting((1,))
+    found = online.one_class_labels
+    assert found is not None
+    assert found.label == 1
+    assert found.n_labels == online.label_counts.labelled
+    assert found.expected_others > 5.0
+    report = online.explain()
+    assert report.one_class_labels
+    assert report.action == "get labels"
+    assert f"All {found.n_labels} labels are of 'fraud', although by the scores about" in report.paragraph
+    assert "unlabeled_as=" in report.paragraph
+    shown = online.performance()
+    assert shown.now.one_class_labels
+    assert shown.window.one_class_labels
+    assert "all labels are of one class" in shown.window.describe()
+    again = OnlineClassifier.from_state(PAIR, json.loads(json.dumps(online.state())))
+    assert again.one_class_labels == found
+    assert again.state() == online.state()
+    online.feedback(online.decide(1.0).id, "fine")  # the first of another class
+    assert online.one_class_labels is None
+    assert not online.performance().window.one_class_labels
+
+
+@pytest.mark.parametrize(
+    ("classes", "settings"),
+    [((0, 1), {}), ((1,), {"unlabeled_as": "negative", "horizon": 100}), ((), {})],
+    ids=["both", "unlabeled_as means one", "none"],
+)
+def test_other_labels_are_not_objected_to(classes: tuple[int, ...], settings: dict[str, Any]) -> None:
+    online = reporting(classes, **settings)
+    assert online.one_class_labels is None
+    assert not online.explain().one_class_labels
+
+
+def test_few_labels_and_rows_that_leave_no_doubt_are_not_objected_to() -> None:
+    few = OnlineClassifier(PAIR)
+    for _ in range(19):
+        few.feedback(few.decide(1.0).id, "fraud")
+    assert few.one_class_labels is None
+    clear = OnlineClassifier(PAIR)
+    for _ in range(60):
+        clear.feedback(clear.decide(40.0).id, "fraud")
+    assert clear.one_class_labels is None
+
+
+def test_states_from_before_suspect_nothing_and_damaged_ones_are_refused() -> None:
+    online = reporting((1,), n=600)
+    state = online.state()
+    old = {name: part for name, part in state.items() if name != "one_class_labels"}
+    assert OnlineClassifier.from_state(PAIR, old).one_class_labels is None
+    whole = state["one_class_labels"]
+    for damaged in (
+        7, {}, whole | {"mixed": 1}, whole | {"label": 2}, whole | {"labels": 3}, whole | {"log_ratios": [[0.0]]},
+        whole | {"log_ratios": [["x", 0.0]]}, whole | {"mixed": True}, whole | {"log_ratios": [[0.0, float("nan")]]},
+    ):  # fmt: skip
+        with pytest.raises(InvalidStateError, match="damaged"):
+            OnlineClassifier.from_state(PAIR, state | {"one_class_labels": damaged})

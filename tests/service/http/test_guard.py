@@ -1,0 +1,197 @@
+import asyncio
+import io
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from obil.errors import InvalidInputError
+from obil.service.http.app import create_app
+from obil.service.http.authentication import Authentication
+from obil.service.http.guard import CONTENT_POLICY
+from obil.service.http.host_check import host_name
+from obil.service.http.json_logs import set_up_json_logs
+from obil.service.http.routes.scopes import needed_scope
+from obil.service.refusals import NoKeyError
+from obil.service.service_settings import ServiceSettings
+from obil.service.storage.api_keys import KeysInMemory, make_key
+from tests.service.conftest import ROW, Served
+
+
+@pytest.fixture
+def log_lines() -> Iterator[Any]:
+    """Return a function that gives the lines logged so far."""
+    loggers = [logging.getLogger(name) for name in ("obil", "uvicorn", "asyncio")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    text = io.StringIO()
+    set_up_json_logs("info", stream=text)
+    yield lambda: [json.loads(line) for line in text.getvalue().splitlines()]
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.level, logger.propagate = handlers, level, propagate
+
+
+def test_what_the_server_warns_of_is_json_too_and_without_values(log_lines: Any) -> None:
+    try:
+        raise ValueError("amount 3.2")
+    except ValueError:
+        logging.getLogger("uvicorn.error").exception("Exception in ASGI application")
+    assert [(line["message"], line["exception"]) for line in log_lines()] == [
+        ("Exception in ASGI application", "ValueError")
+    ]
+
+
+def test_a_body_in_chunks_is_limited_whatever_length_it_announces(served: Served) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(300):
+            yield b" " * 1_000
+
+    headers = {"content-length": "5", "transfer-encoding": "chunked", "content-type": "application/json"}
+    answer = served.client.post("/v1/streams/shop/decisions", content=chunks(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+def test_every_answer_carries_the_headers_that_keep_a_browser_safe(served: Served) -> None:
+    for path in ("/v1/streams", "/healthz", "/nothing", "/v1/streams/none"):
+        headers = served.client.get(path).headers
+        assert headers["content-security-policy"] == CONTENT_POLICY
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-request-id"]
+    assert served.client.get("/v1/streams").headers["cache-control"] == "no-store"
+
+
+def test_takes_the_request_id_of_the_caller_only_where_it_is_harmless(served: Served) -> None:
+    assert served.client.get("/healthz", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    for odd in ("a b", "x" * 65, '"'):
+        assert served.client.get("/healthz", headers={"x-request-id": odd}).headers["x-request-id"] != odd
+
+
+def test_logs_one_line_a_request_and_nothing_of_its_content(locked: Served, log_lines: Any) -> None:
+    key = locked.keys["decide"]
+    locked.client.post(
+        "/v1/streams/customer-77/decisions?id_column=hidden-query",
+        json={"row": {**ROW, "country": "hidden-word"}, "id": "hidden-id"},
+        headers={"authorization": f"Bearer {key}", "x-request-id": "r1"},
+    )
+    locked.client.post("/v1/streams/customer-77/decisions", json={"row": {"hidden-column": "hidden"}})
+
+    lines = log_lines()
+
+    assert [line["status"] for line in lines] == [200, 401]
+    assert [line.get("code") for line in lines] == [None, "no_key"]
+    assert lines[0]["request_id"] == "r1"
+    assert lines[0]["route"] == "/v1/streams/{stream}/decisions"
+    assert lines[0]["method"] == "POST"
+    assert lines[0]["key"] == "decide key"
+    assert lines[0]["ms"] > 0
+    text = json.dumps(lines)
+    assert "hidden" not in text
+    assert "customer-77" not in text
+    assert key.split("_")[2] not in text
+
+
+def test_logs_the_code_of_a_refusal_wherever_it_was_refused(served: Served, log_lines: Any) -> None:
+    served.client.get("/nothing/here")
+    served.client.get("/v1/streams", params={"limit": "many"})
+    served.client.post("/v1/streams/s/decisions", content=b"{", headers={"content-type": "application/json"})
+    lines = log_lines()
+    assert [line["code"] for line in lines] == ["not_found", "bad_input", "not_understood"]
+
+
+def test_a_bug_answers_500_with_the_request_s_id_and_logs_no_values(
+    served: Served, log_lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise KeyError("hidden value")
+
+    monkeypatch.setattr(served.streams, "page", fail)
+    answer = served.client.get("/v1/streams")
+
+    assert answer.status_code == 500
+    assert "hidden" not in answer.text
+    lines = log_lines()
+    assert lines[0]["error"]["type"] == "KeyError"
+    assert lines[0]["request_id"] == answer.json()["error"]["request_id"]
+    assert "hidden" not in json.dumps(lines)
+
+
+def test_takes_its_own_origin_and_any_of_its_names(make_served: Any) -> None:
+    served = make_served(allowed_hosts=("obil.example",))
+    for host in ("localhost", "localhost:9", "[::1]:8642", "obil.example", "OBIL.example:443"):
+        headers = {"host": host, "origin": f"https://{host}"}
+        assert served.client.get("/healthz", headers=headers).status_code == 200, host
+    assert served.client.get("/healthz", headers={"host": "example"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b":80", b"[::1", b"[::1]x", b"localhost:80:90", b"localhost:x", b"a@localhost"]
+)
+def test_takes_no_odd_header_for_one_of_its_names(header: bytes) -> None:
+    assert host_name(header) not in {"localhost", "::1"}
+
+
+def test_refuses_a_request_without_a_host() -> None:
+    from obil.service.http.host_check import HostCheck
+    from obil.service.refusals import ForeignHostError
+
+    check = HostCheck(frozenset({"localhost"}))
+    for hosts in ([], [b"localhost", b"localhost"]):
+        with pytest.raises(ForeignHostError, match="one Host"):
+            check.require(hosts, [])
+
+
+@pytest.mark.parametrize(
+    ("scope", "method", "path", "status"),
+    [
+        ("decide", "POST", "/v1/streams/shop/decisions", 200),
+        ("label", "POST", "/v1/streams/shop/labels", 200),
+        ("read", "GET", "/v1/streams", 200),
+        ("read", "GET", "/v1/model", 200),
+        ("read", "GET", "/metrics", 200),
+        ("read", "GET", "/openapi.json", 200),
+        ("admin", "POST", "/v1/streams/shop/monitor/restart", 200),
+        ("admin", "POST", "/v1/model/reload", 200),
+        ("admin", "DELETE", "/v1/streams/shop", 204),
+    ],
+)
+def test_each_scope_opens_its_routes_and_no_other(
+    locked: Served, scope: str, method: str, path: str, status: int
+) -> None:
+    bodies = {"decide": {"row": ROW}, "label": {"id": "first", "label": 1}}
+    request = {"json": bodies[scope]} if scope in bodies else {}
+    for other in {"decide", "label", "read", "admin"} - {scope}:
+        headers = {"authorization": f"Bearer {locked.keys[other]}"}
+        assert locked.client.request(method, path, headers=headers, **request).status_code == 403
+    headers = {"authorization": f"Bearer {locked.keys[scope]}"}
+    assert locked.client.request(method, path, headers=headers, **request).status_code == status
+
+
+def test_health_needs_no_key_and_a_route_that_nobody_named_needs_one(locked: Served) -> None:
+    assert locked.client.get("/healthz").status_code == 200
+    assert locked.client.get("/readyz").status_code == 200
+    assert locked.client.get("/metrics").status_code == 401
+    assert needed_scope("GET", "/v1/anything") == "read"
+    assert needed_scope("PATCH", "/v1/streams/shop/decisions") == "admin"
+
+
+def test_a_revoked_key_is_noticed_when_the_cache_is_old() -> None:
+    store, now = KeysInMemory(), [100.0]
+    key, record = make_key("till", ["decide"], now=0.0)
+    store.add_key(record)
+    authentication = Authentication(store, required=True, cache_seconds=5.0, now=lambda: now[0])
+
+    async def caller() -> str:
+        return await authentication.caller(f"Bearer {key}".encode(), "decide")
+
+    assert asyncio.run(caller()) == "till"
+    store.revoke_key(record.id, 101.0)
+    assert asyncio.run(caller()) == "till"
+    now[0] += 5.0
+    with pytest.raises(NoKeyError):
+        asyncio.run(caller())
+
+
+def test_refuses_to_be_bound_beyond_loopback_without_keys(served: Served) -> None:
+    with pytest.raises(InvalidInputError, match="needs API keys"):
+        create_app(served.streams, ServiceSettings(host="0.0.0.0"))

@@ -1,0 +1,85 @@
+"""Look at the page of the service itself: a real model, real streams, a real store."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the service needs the extra 'service'")
+pytest.importorskip("uvicorn", reason="the service needs the extra 'service'")
+pytest.importorskip("httpx", reason="rows are posted with httpx (extra 'dev')")
+pytest.importorskip("playwright.sync_api", reason="the page is looked at with playwright (extra 'dev')")
+
+import httpx
+from playwright.sync_api import expect
+
+from obil.service.http.app import create_app
+from obil.service.http.page_files import page_routes
+from obil.service.service_settings import ServiceSettings
+from obil.service.storage.stores import open_store
+from obil.service.streams.model_registry import ModelRegistry
+from obil.service.streams.operations import StreamSettings
+from obil.service.streams.stream_hub import StreamHub
+from tests.service.models import gaussian_rows, saved_model
+from tests.service.page_server import served
+from tests.service.watched_browser import chromium, drag, watched_page
+
+
+@pytest.fixture
+def served_page(tmp_path: Path):
+    """Yield the address of a service, and what posts rows of which a share is of the watched class."""
+    store = open_store(str(tmp_path / "streams.db"))
+    registry = ModelRegistry(saved_model(tmp_path / "model"), store)
+    hub = StreamHub(store, registry, defaults=StreamSettings(tracker="bank"))
+    app = create_app(hub, ServiceSettings())
+    if "/" not in {getattr(route, "path", None) for route in app.routes}:
+        app.include_router(page_routes())
+    with served(app) as base_url:
+
+        def post_rows(stream, n, share, seed=0):
+            rows, _ = gaussian_rows(n, share, seed)
+            answer = httpx.post(f"{base_url}/v1/streams/{stream}/decisions", json={"rows": rows.tolist()}, timeout=60.0)
+            answer.raise_for_status()
+
+        yield base_url, post_rows
+    hub.close()
+
+
+def share_of(text):
+    return float(re.match(r"([\d.]+)\s%", text).group(1)) / 100.0
+
+
+def test_a_stream_is_found_opened_followed_and_looked_at_in_part(served_page):
+    base_url, post_rows = served_page
+    for seed in range(4):
+        post_rows("shop-de", 100, 0.1, seed)
+    post_rows("shop-fr", 100, 0.1)
+    with chromium() as browser, watched_page(browser, base_url) as page:
+        page.goto(base_url)
+        row = page.get_by_role("row", name="shop-de")
+        expect(row).to_contain_text("Trusted")
+        expect(page.locator("#connection")).to_have_text("Live")
+        before = share_of(row.locator("td .value").first.inner_text())
+        assert before < 0.3
+
+        post_rows("shop-de", 500, 0.7, 5)  # the list follows
+        expect(row.locator("td .value").first).to_have_text(re.compile(r"^[4-9]\d\s%"))
+
+        page.keyboard.press("/")  # a stream is opened by keyboard
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("shop-de")
+        figure = page.locator("#figure-prior")
+        expect(figure).to_have_text(re.compile(r"^[4-9]\d\s%"))
+        expect(page.locator(".report")).to_contain_text("The share of '1' rose from 11 %")
+        expect(page.locator(".chart canvas")).to_have_count(5)
+
+        post_rows("shop-de", 1_000, 0.05, 6)  # the stream in depth follows
+        expect(figure).to_have_text(re.compile(r"^([1-2]\d|\d\.\d)\s%"))
+
+        drag(page, "#chart-prior", 0.1, 0.6)  # a range is chosen for all charts
+        expect(page).to_have_url(re.compile(r"\?from=\d+.*&to=\d+"))
+        expect(page.locator(".range-words")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
+
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("row", name="shop-fr")).to_be_visible()

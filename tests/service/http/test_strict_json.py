@@ -1,0 +1,77 @@
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obil.service.http.requests.strict_json import DEEPEST, read_json
+from obil.service.refusals import BadInputError, NotUnderstoodError, RefusedError
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(values)
+def test_reads_what_the_standard_library_wrote(value: object) -> None:
+    assert read_json(json.dumps(value).encode()) == value
+
+
+@given(st.binary(max_size=60))
+def test_reads_any_bytes_or_refuses_them(body: bytes) -> None:
+    try:
+        expected = json.loads(body.decode())
+    except (UnicodeDecodeError, ValueError):
+        with pytest.raises(RefusedError):
+            read_json(body)
+        return
+    try:
+        assert read_json(body) == expected
+    except NotUnderstoodError:
+        assert b"NaN" in body or b"Infinity" in body or b'"' in body
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(DEEPEST, False), (DEEPEST + 1, True), (400, True), (200_000, True)])
+def test_refuses_what_is_nested_deeper_than_the_limit(depth: int, refused: bool) -> None:
+    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
+        body = opening * depth + b"1" + closing * depth
+        if refused:
+            with pytest.raises(NotUnderstoodError, match="deep"):
+                read_json(body)
+        else:
+            assert read_json(body) == json.loads(body)
+
+
+def test_takes_brackets_inside_text_for_text() -> None:
+    body = json.dumps({"note": "[" * 50, "rows": [[1]] * 20}).encode()
+
+    assert read_json(body)["note"] == "[" * 50
+
+
+def test_names_the_key_that_comes_twice() -> None:
+    with pytest.raises(NotUnderstoodError, match="'age' twice") as refused:
+        read_json(b'{"rows": [{"age": 1, "sum": 2, "age": 3}]}')
+
+    assert refused.value.where == "age"
+
+
+def test_finds_the_key_that_comes_twice_among_a_hundred_thousand() -> None:
+    keys = ",".join(f'"{number}": 0' for number in [*range(100_000), 99_999])
+    started = time.perf_counter()
+    with pytest.raises(NotUnderstoodError, match="'99999' twice"):
+        read_json(f"{{{keys}}}".encode())
+    assert time.perf_counter() - started < 5.0  # a search for each of them would take minutes
+
+
+def test_refuses_half_a_surrogate_pair_and_takes_a_whole_one() -> None:
+    assert read_json(b'["\\ud83d\\ude00"]') == ["\U0001f600"]
+    with pytest.raises(NotUnderstoodError, match="Unicode"):
+        read_json(b'["\\uD83D"]')
+
+
+def test_refuses_a_number_of_thousands_of_digits() -> None:
+    with pytest.raises(BadInputError, match="digits"):
+        read_json(b"[" + b"1" * 5_000 + b"]")

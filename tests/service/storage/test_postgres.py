@@ -1,0 +1,360 @@
+"""Several processes on one PostgreSQL: no vote lost, none doubled, whatever dies."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import obil
+from obil.service.refusals import NotStoredError, RefusedError
+from obil.service.storage.store import Store
+from obil.service.storage.stores import open_store
+from obil.service.streams.model_registry import ModelRegistry
+from obil.service.streams.operations import Label, Rows, Sender
+from obil.service.streams.replay import replay
+from obil.service.streams.stream_hub import StreamHub
+from tests.service.models import gaussian_rows, saved_model
+from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
+from tests.service.service_process import ServiceLauncher
+
+ANYONE = Sender()
+Start = Callable[..., StreamHub]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved_model(tmp_path_factory.mktemp("model") / "model")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    skip_without_postgres()
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    return server.new_database()
+
+
+@pytest.fixture
+def start(folder: Path, url: str) -> Iterator[Start]:
+    """Start hubs as processes of their own would be: each with its own connections to the same database."""
+    hubs: list[StreamHub] = []
+
+    def begin(**settings: Any) -> StreamHub:
+        store = open_store(url)
+        hubs.append(StreamHub(store, ModelRegistry(settings.pop("folder", folder), store), **settings))
+        return hubs[-1]
+
+    yield begin
+    for hub in hubs:
+        hub.close()
+
+
+@pytest.fixture(scope="module")
+def launcher(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceLauncher]:
+    launcher = ServiceLauncher(folder, tmp_path_factory.mktemp("logs"))
+    yield launcher
+    launcher.close()
+
+
+def decide(
+    hub: StreamHub, values: np.ndarray, *, ids: Any = None, sender: Sender = ANYONE, stream: str = "shop"
+) -> Any:
+    return asyncio.run(hub.decide(stream, Rows(values, len(values), ids), sender))
+
+
+def state_of(hub: StreamHub, stream: str = "shop") -> Any:
+    return hub._writer.submit(stream, lambda live, _session, _at: live.online.state()).result()
+
+
+def replayed(store: Store, folder: Path, stream: str = "shop") -> obil.OnlineClassifier:
+    row = store.stream(stream)
+    assert row is not None
+    return replay(None, store.log(row.id), ModelRegistry(folder, store).get)
+
+
+def at_once(*tasks: Callable[[], None]) -> None:
+    """Run each in a thread of its own; raise what the first that failed raised."""
+    failed: list[BaseException] = []
+
+    def run(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def test_two_hubs_on_one_stream_lose_and_double_no_vote(start: Start, folder: Path, url: str) -> None:
+    rows, labels = gaussian_rows(600, 0.3, 1)
+    hubs = [start(), start()]
+    numbers: list[int] = []
+
+    def serve(hub: StreamHub, places: np.ndarray) -> None:
+        for part in np.array_split(places, 60):
+            answer = decide(hub, rows[part], ids=[f"row {i}" for i in part])
+            numbers.extend(range(answer.first_row, answer.first_row + len(part)))
+            known = asyncio.run(hub.label("shop", [Label(f"row {part[0]}", int(labels[part[0]]))], ANYONE))
+            assert known.known == 1
+
+    at_once(lambda: serve(hubs[0], np.arange(300)), lambda: serve(hubs[1], np.arange(300, 600)))
+    assert sorted(numbers) == list(range(600))
+    states = [state_of(hub) for hub in hubs]
+    store = open_store(url)
+    assert states[0] == states[1] == replayed(store, folder).state()
+    store.close()
+    assert states[0]["rows"] == 600
+    assert states[0]["labels"]["counts"]["labelled"] == 120
+
+
+def test_a_stream_made_by_many_at_once_is_one_stream(start: Start) -> None:
+    rows, _ = gaussian_rows(1, 0.3, 2)
+    hubs = [start() for _ in range(3)]
+    for attempt in range(5):
+        ready = threading.Barrier(3)
+
+        def first_row(hub: StreamHub, name: str = f"new {attempt}", ready: threading.Barrier = ready) -> None:
+            ready.wait()
+            decide(hub, rows, stream=name)
+
+        at_once(*(lambda hub=hub: first_row(hub) for hub in hubs))
+        assert asyncio.run(hubs[0].detail(f"new {attempt}")).summary.rows == 3
+    assert asyncio.run(hubs[0].page()).total == 5
+
+
+def test_an_idempotency_key_counts_once_whichever_process_it_reaches(start: Start) -> None:
+    rows, _ = gaussian_rows(5, 0.3, 3)
+    hubs, ready = [start(), start()], threading.Barrier(2)
+    sender, answers = Sender(idempotency_key="order 1", digest=b"one"), []
+
+    def send(hub: StreamHub) -> None:
+        ready.wait()
+        answers.append(decide(hub, rows, sender=sender))
+
+    at_once(lambda: send(hubs[0]), lambda: send(hubs[1]))
+    assert sorted(answer.repeated for answer in answers) == [False, True]
+    np.testing.assert_array_equal(answers[0].priors, answers[1].priors)
+    assert asyncio.run(hubs[0].detail("shop")).summary.rows == 5
+
+
+def test_what_one_process_sets_and_reloads_the_other_follows(start: Start, folder: Path, tmp_path: Path) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    copy_files(folder, served)
+    one, two, (rows, _) = start(folder=served), start(folder=served), gaussian_rows(300, 0.3, 4)
+    decide(one, rows)
+    decide(two, rows)
+    asyncio.run(one.change("shop", {"name": "gmean"}, Sender(by="ann")))
+    assert asyncio.run(two.detail("shop")).settings["policy"] == {"name": "gmean"}
+    copy_files(saved_model(tmp_path / "newer", seed=1), served)
+    version = asyncio.run(one.reload_model(ANYONE))["version"]
+    two.follow_model()
+    assert two.model_card["version"] == version
+    assert decide(two, rows[:1]).model == version
+    assert decide(one, rows[:1]).model == version
+    assert state_of(one) == state_of(two)
+
+
+def copy_files(source: Path, target: Path) -> None:
+    for path in target.iterdir():
+        path.unlink()
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+
+
+def test_rows_erased_by_one_process_are_not_replayed_by_another(start: Start) -> None:
+    one, two, (rows, _) = start(), start(), gaussian_rows(400, 0.3, 5)
+    decide(two, rows[:10])
+    decide(one, rows[10:], ids=[f"person {i}" for i in range(390)])
+    before = asyncio.run(one.detail("shop")).summary.prior
+    assert asyncio.run(one.forget("shop", [f"person {i}" for i in range(390)], ANYONE)) == 390
+    assert asyncio.run(two.detail("shop")).summary.prior == before
+    assert state_of(two) == state_of(one)
+
+
+def test_events_pruned_by_one_process_are_not_missed_by_another(start: Start) -> None:
+    one, two, (rows, _) = start(), start(most_streams=5), gaussian_rows(6_000, 0.3, 6)
+    decide(two, rows[:10])
+    for part in np.array_split(rows[10:], 3):
+        decide(one, part)
+    assert one.prune(before=1e18) > 0
+    assert state_of(two) == state_of(one)
+
+
+def test_a_stream_erased_and_made_again_elsewhere_begins_anew(start: Start) -> None:
+    one, two, (rows, _) = start(), start(), gaussian_rows(30, 0.3, 8)
+    decide(one, rows)
+    asyncio.run(two.delete("shop", ANYONE))
+    decide(two, rows[:5])
+    assert decide(one, rows[:1]).first_row == 5
+    assert state_of(one) == state_of(two)
+
+
+def test_a_lost_database_refuses_and_when_it_is_back_all_goes_on(
+    start: Start, server: PostgresServer, folder: Path, url: str
+) -> None:
+    hub, (rows, _) = start(), gaussian_rows(100, 0.3, 9)
+    acknowledged, refused = 0, 0
+    for place in range(100):
+        if place in (30, 60):
+            server.stop() if place == 30 else server.kill()
+            for _ in range(3):
+                with pytest.raises(NotStoredError):
+                    decide(hub, rows[:1])
+                refused += 1
+            assert not asyncio.run(hub.ready())
+            server.start()
+        try:
+            decide(hub, rows[place : place + 1])
+            acknowledged += 1
+        except NotStoredError:
+            refused += 1
+    assert refused >= 6
+    assert acknowledged >= 96
+    assert asyncio.run(hub.ready())
+    state = state_of(hub)
+    assert state["rows"] == acknowledged
+    store = open_store(url)
+    assert replayed(store, folder).state() == state
+    store.close()
+
+
+def test_a_transaction_that_failed_inside_is_never_taken_for_kept(url: str) -> None:
+    import psycopg
+
+    store = open_store(url)
+
+    def write_in_spite_of_an_error() -> None:
+        with store.writing() as session:
+            session.set_meta("probe", "lost")
+            with pytest.raises(psycopg.Error):
+                session._run("SELECT no_such_column FROM obil_meta")
+
+    with pytest.raises(RefusedError, match="nothing of this request was kept"):
+        write_in_spite_of_an_error()
+    assert store.meta("probe") is None
+    store.close()
+
+
+def test_a_commit_whose_answer_is_lost_counts_once_when_it_is_sent_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, (rows, _) = start(), gaussian_rows(10, 0.3, 11)
+    decide(hub, rows[:5])
+    database: Any = hub._store._database
+    kept = database._commit
+
+    def lose_the_answer(connection: Any) -> None:
+        kept(connection)
+        connection.close()
+        raise NotStoredError("the store was lost")
+
+    sender = Sender(idempotency_key="order 1", digest=b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_commit", lose_the_answer)
+        with pytest.raises(NotStoredError):
+            decide(hub, rows[5:], sender=sender)
+    again = decide(hub, rows[5:], sender=sender)
+    assert (again.repeated, again.first_row) == (True, 5)
+    assert state_of(hub)["rows"] == 10
+
+
+def test_a_connection_lost_at_the_commit_is_not_said_to_have_kept_nothing(server: PostgresServer, url: str) -> None:
+    name = url.partition("///")[2].partition("?")[0]
+    store = open_store(url)
+
+    def write_while_the_connection_is_cut() -> None:
+        with store.writing() as session:
+            session.set_meta("probe", "1")
+            server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+    with pytest.raises(NotStoredError, match="may have been kept or not"):
+        write_while_the_connection_is_cut()
+    with store.writing() as session:
+        session.set_meta("probe", "2")
+    assert store.meta("probe") == "2"
+    store.close()
+
+
+def test_commits_wait_for_the_disk_even_where_the_server_would_not(server: PostgresServer, url: str) -> None:
+    name = url.partition("///")[2].partition("?")[0]
+    server.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    server.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    store = open_store(url)
+    with store.writing() as session:
+        assert session._run("SHOW synchronous_commit") == [("on",)]
+        assert session._run("SHOW transaction_isolation") == [("read committed",)]
+    store.close()
+
+
+def parallel_rows(addresses: list[str], n_rows: int, rows_a_request: int) -> list[int]:
+    """Post rows to several services at once, two connections each; return the row numbers they were given."""
+    rows, _ = gaussian_rows(n_rows, 0.3, 10)
+    numbers: list[int] = []
+
+    def post(address: str, part: np.ndarray) -> None:
+        with httpx.Client(timeout=60.0) as client:
+            for place in range(0, len(part), rows_a_request):
+                body = {"rows": part[place : place + rows_a_request].tolist()}
+                answer = client.post(f"{address}/v1/streams/shop/decisions", json=body)
+                assert answer.status_code == 200, answer.text
+                numbers.extend(one["id"] for one in answer.json()["decisions"])
+
+    parts = np.array_split(rows, 2 * len(addresses))
+    at_once(*(lambda a=a, p=p: post(a, p) for a, p in zip(addresses * 2, parts, strict=True)))
+    return numbers
+
+
+@pytest.mark.parametrize(("n_rows", "rows_a_request"), [(300, 1), pytest.param(20_000, 5, marks=pytest.mark.slow)])
+def test_two_processes_on_one_stream_give_every_row_its_vote(
+    launcher: ServiceLauncher, folder: Path, url: str, n_rows: int, rows_a_request: int
+) -> None:
+    services = [launcher.start(url), launcher.start(url)]
+    numbers = parallel_rows([service.address for service in services], n_rows, rows_a_request)
+    assert sorted(numbers) == list(range(n_rows))
+    details = [httpx.get(f"{service.address}/v1/streams/shop", timeout=60.0).json() for service in services]
+    assert details[0]["prior"] == details[1]["prior"]
+    store = open_store(url)
+    online = replayed(store, folder)
+    row = store.stream("shop")
+    store.close()
+    assert row is not None
+    assert row.n_rows == details[0]["rows"] == details[1]["rows"] == online.n_rows == n_rows
+    assert list(details[0]["prior"].values()) == online.prior.tolist()
+    for service in services:
+        service.stop()
+
+
+def test_processes_answer_503_without_their_database_and_recover_by_themselves(
+    launcher: ServiceLauncher, server: PostgresServer, url: str
+) -> None:
+    service = launcher.start(url)
+    where = f"{service.address}/v1/streams/shop/decisions"
+    body = {"row": [0.0, 1.0, 2.0]}
+    assert httpx.post(where, json=body, timeout=60.0).status_code == 200
+    server.stop()
+    for _ in range(2):
+        refused = httpx.post(where, json=body, timeout=60.0)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_stored")
+        assert httpx.get(f"{service.address}/readyz", timeout=60.0).status_code == 503
+        assert httpx.get(f"{service.address}/healthz", timeout=60.0).status_code == 200
+    server.start()
+    assert httpx.get(f"{service.address}/readyz", timeout=60.0).status_code == 200
+    again = httpx.post(where, json=body, timeout=60.0)
+    assert (again.status_code, again.json()["decisions"][0]["id"]) == (200, 1)
+    service.stop()

@@ -1,0 +1,405 @@
+"""Ensembles come back from a folder to the last bit, and a folder that was tampered with is refused."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from sklearn.linear_model import LogisticRegression
+
+from obil.errors import ModelFileError
+from obil.serving import files
+from obil.serving.ensemble import EnsembleScorer, Weigher
+from obil.serving.files import load, save
+from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
+from tests.serving.ensembles import (
+    N_INPUTS,
+    WIDTH,
+    as_model,
+    binary,
+    feature_map,
+    network,
+    rows,
+    softmax_of_three,
+    standard_map,
+    stump_forest,
+)
+
+GOLDEN = Path(__file__).parent / "golden" / "network_1"
+
+
+def complete(n: int = 60) -> np.ndarray:
+    """Rows without gaps, which a linear model takes too."""
+    return np.nan_to_num(rows(n, seed=1))
+
+
+def logistic(n_classes: int) -> EstimatorScorer:
+    fitted = LogisticRegression().fit(np.nan_to_num(rows(90, seed=4)), np.arange(90) % n_classes)
+    return EstimatorScorer(fitted, "predict_proba", np.full(n_classes, 1.0 / n_classes), 1e-12, WIDTH)
+
+
+def networks(n: int = 2) -> list[Any]:
+    features = feature_map()
+    return [binary(features, seed, share=0.2 + 0.05 * seed) for seed in range(n)]
+
+
+def weighed() -> EnsembleScorer:
+    members = networks()
+    weigher = Weigher(members[0].features, network((N_INPUTS, 5, 2), seed=9))
+    return EnsembleScorer(tuple(members), np.array([0.4, 0.6]), weigher)
+
+
+def mixed(n_classes: int = 2) -> EnsembleScorer:
+    if n_classes == 2:
+        first, second = networks()
+    else:
+        features = feature_map(straight=True)
+        first, second = softmax_of_three(features, 0), softmax_of_three(features, 1, head="one_vs_rest")
+    members = (first, stump_forest(n_classes), logistic(n_classes), second)
+    return EnsembleScorer(members, np.array([0.1, 0.2, 0.3, 0.4]))
+
+
+def graph() -> Scorer:
+    """A frozen module on rows of six numbers, beside nothing else that takes them."""
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from obil.serving.graph_scorer import GraphScorer
+    from tests.serving.networks import frozen
+
+    return GraphScorer(frozen("mlp")[1], "tanh", np.array([0.8, 0.2]))
+
+
+def graph_beside_trees() -> EnsembleScorer:
+    from dataclasses import replace
+
+    return EnsembleScorer((graph(), replace(stump_forest(), width=6), graph()), np.array([0.2, 0.3, 0.5]))
+
+
+def six(n: int = 60) -> np.ndarray:
+    return np.random.default_rng(2).normal(size=(n, 6)).astype(np.float32)
+
+
+CASES: dict[str, tuple[Callable[[], Scorer], int, Callable[[], Any]]] = {
+    "one network": (lambda: networks(1)[0], 2, lambda: rows(60)),
+    "one network of three classes": (lambda: softmax_of_three(feature_map(), 0), 3, lambda: rows(60)),
+    "trees": (stump_forest, 2, lambda: rows(60)),
+    "networks": (lambda: EnsembleScorer(tuple(networks(3)), np.array([0.2, 0.3, 0.5])), 2, lambda: rows(60)),
+    "networks with a weigher": (weighed, 2, lambda: rows(60)),
+    "networks, trees and an estimator": (mixed, 2, complete),
+    "three classes": (lambda: mixed(3), 3, complete),
+    "networks of features of their own": (
+        lambda: EnsembleScorer((binary(feature_map(), 0), binary(standard_map(), 1)), np.full(2, 0.5)),
+        2,
+        lambda: rows(60),
+    ),
+    "an ensemble in an ensemble": (
+        lambda: EnsembleScorer((weighed(), mixed(), stump_forest()), np.array([0.3, 0.3, 0.4])),
+        2,
+        complete,
+    ),
+    "eleven members": (lambda: EnsembleScorer(tuple(networks(11)), np.full(11, 1 / 11)), 2, lambda: rows(60)),
+    "columns": (
+        lambda: EnsembleScorer(
+            (ColumnScorer("margin", np.array([0.5, 0.5])), ColumnScorer("margin", np.array([0.9, 0.1]))),
+            np.array([0.5, 0.5]),
+        ),
+        2,
+        lambda: np.linspace(-3.0, 3.0, 20),
+    ),
+    "a graph": (graph, 2, six),
+    "graphs beside trees": (graph_beside_trees, 2, six),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_ensemble_comes_back_to_the_last_bit(case: str, tmp_path: Path) -> None:
+    make, n_classes, draw = CASES[case]
+    model, fresh = as_model(make(), n_classes), draw()
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.log_ratios(fresh).tobytes() == model.log_ratios(fresh).tobytes()
+    one = fresh[:1]
+    assert loaded.log_ratios(one).tobytes() == model.log_ratios(one).tobytes()
+    assert loaded.scorer.n_features == model.scorer.n_features
+    save(loaded, tmp_path / "again")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == {
+        path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()
+    }
+
+
+@pytest.mark.parametrize("make", [weighed, mixed, lambda: EnsembleScorer(tuple(networks(3)), np.full(3, 1 / 3))])
+def test_networks_share_their_features_again_and_run_as_one_stack(
+    make: Callable[[], EnsembleScorer], tmp_path: Path
+) -> None:
+    save(as_model(make()), tmp_path / "model")
+    scorer: Any = load(tmp_path / "model").scorer
+    dense = [member for member in scorer.members if hasattr(member, "network")]
+    assert len({id(member.features) for member in dense}) == 1
+    assert [len(stack.rest) for stack in scorer.stacks] == [len(dense)]
+    assert len(scorer.others) == len(scorer.members) - len(dense)
+    if scorer.weigher is not None:
+        assert scorer.weigher.features is dense[0].features
+
+
+def test_features_that_are_not_shared_stay_apart(tmp_path: Path) -> None:
+    save(as_model(CASES["networks of features of their own"][0]()), tmp_path / "model")
+    scorer: Any = load(tmp_path / "model").scorer
+    assert len(scorer.stacks) == 2
+    assert [member.features.straight for member in scorer.members] == [False, True]
+
+
+def test_shared_features_are_written_once(tmp_path: Path) -> None:
+    save(as_model(weighed()), tmp_path / "model")
+    names = set(load_file(tmp_path / "model" / "arrays.safetensors"))
+    assert {name for name in names if "layout" in name} == {"scorer.features0.layout"}
+
+
+def test_a_scorer_without_a_format_is_refused_when_saved(tmp_path: Path) -> None:
+    class Foreign:
+        n_features = WIDTH
+
+        def scores(self, X: Any) -> Any:
+            return np.zeros((len(X), 2))
+
+    with pytest.raises(ModelFileError, match="Foreign"):
+        save(as_model(EnsembleScorer((Foreign(), stump_forest()), np.full(2, 0.5))), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def tampered(
+    folder: Path,
+    *,
+    manifest: Callable[[dict[str, Any]], object] | None = None,
+    arrays: Callable[[dict[str, Any]], object] | None = None,
+) -> None:
+    """Change a manifest or the arrays and make the sums right again, as one who means harm would."""
+    if arrays is not None:
+        held = load_file(folder / "arrays.safetensors")
+        arrays(held)
+        save_file({name: np.ascontiguousarray(values) for name, values in held.items()}, folder / "arrays.safetensors")
+    told = json.loads((folder / "manifest.json").read_text())
+    told["files"] = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.iterdir()
+        if path.name != "manifest.json"
+    }
+    if manifest is not None:
+        manifest(told)
+    (folder / "manifest.json").write_text(json.dumps(told))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A saved ensemble of two networks, trees, an estimator and nothing that weighs them."""
+    save(as_model(mixed()), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def weighed_folder(tmp_path: Path) -> Path:
+    """A saved ensemble of two networks and the network that weighs them."""
+    save(as_model(weighed()), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def member(number: int, **change: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda told: told["scorer"]["members"][number].update(change)
+
+
+def scorer(**change: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda told: told["scorer"].update(change)
+
+
+def inner(number: int, **change: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda told: told["scorer"]["members"][number]["scorer"].update(change)
+
+
+HOSTILE_MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "an unknown kind": member(0, kind="pickle"),
+    "no kind": lambda told: told["scorer"]["members"][0].pop("kind"),
+    "a kind that is a list": member(1, kind=["trees"]),
+    "a member that is a word": lambda told: told["scorer"]["members"].__setitem__(0, "network"),
+    "a member that is nothing": lambda told: told["scorer"]["members"].__setitem__(0, None),
+    "members that are none": scorer(members=[]),
+    "members that are a word": scorer(members="abcd"),
+    "members that are missing": lambda told: told["scorer"].pop("members"),
+    "a member too few": lambda told: told["scorer"]["members"].pop(),
+    "a member too many": lambda told: told["scorer"]["members"].append(told["scorer"]["members"][1]),
+    "ten thousand members": lambda told: told["scorer"].update(members=[told["scorer"]["members"][0]] * 10_001),
+    "features that do not exist": member(0, features=1),
+    "features counted from the end": member(0, features=-2),
+    "features that are a word": member(0, features="0"),
+    "features that are nothing": member(0, features=None),
+    "feature maps that are missing": scorer(feature_maps=[]),
+    "feature maps without a description": scorer(feature_maps=[{}]),
+    "a feature map too many": scorer(feature_maps=[{"straight": False, "n_features": WIDTH}] * 2),
+    "a curve that is neither straight nor flat": scorer(feature_maps=[{"straight": 1, "n_features": WIDTH}]),
+    "a row narrower than its columns": scorer(feature_maps=[{"straight": False, "n_features": WIDTH - 1}]),
+    "a row wider than that of the other members": scorer(feature_maps=[{"straight": False, "n_features": WIDTH + 1}]),
+    "a network of one class": member(0, balance=[1.0]),
+    "a network of three classes": member(0, balance=[0.5, 0.3, 0.2]),
+    "a share of 0": member(0, balance=[1.0, 0.0]),
+    "an unknown head": member(0, head="sigmoid"),
+    "a softmax with one output": member(0, head="softmax"),
+    "trees of three classes": inner(1, balance=[0.5, 0.3, 0.2]),
+    "trees of an unknown kind": inner(1, kind="grove"),
+    "trees without a share of a class": inner(1, balance=[1.0, 0.0]),
+    "trees of a narrower row": inner(1, width=3),
+    "trees of a wider row": inner(1, width=5),
+    "an estimator's file that is not listed": member(2, file="other.skops"),
+    "an estimator's file outside the folder": member(2, file="../estimator.skops"),
+    "an estimator's method that is none": member(2, method="fit"),
+    "an estimator of three classes": member(2, training_prior=[0.5, 0.3, 0.2]),
+    "an estimator's floor above one half": member(2, floor=0.9),
+    "three classes all over": lambda told: told.update(classes=[0, 1, 2]),
+    "a weigher of features that do not exist": scorer(weigher={"features": 3}),
+    "a weigher without a network": scorer(weigher={"features": 0}),
+    "a weigher that is a word": scorer(weigher="yes"),
+    "a weigher that is missing": lambda told: told["scorer"].pop("weigher"),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE_MANIFESTS)
+def test_a_manifest_of_an_ensemble_that_says_nonsense_is_refused(change: str, folder: Path) -> None:
+    tampered(folder, manifest=HOSTILE_MANIFESTS[change])
+    with pytest.raises(ModelFileError):
+        load(folder)
+
+
+THREE_CLASSES: dict[str, Callable[[], Scorer]] = {
+    "a network": lambda: softmax_of_three(feature_map(), 0),
+    "trees": lambda: stump_forest(3),
+    "an estimator": lambda: logistic(3),
+    "an ensemble of networks": lambda: EnsembleScorer((softmax_of_three(feature_map(), 0),), np.ones(1)),
+    "an ensemble of trees": lambda: EnsembleScorer((stump_forest(3), stump_forest(3, seed=1)), np.full(2, 0.5)),
+    "an ensemble of ensembles": lambda: EnsembleScorer((mixed(3), mixed(3)), np.full(2, 0.5)),
+}
+
+
+@pytest.mark.parametrize("kind", THREE_CLASSES)
+def test_a_scorer_of_three_classes_in_a_model_of_two_is_refused(kind: str, tmp_path: Path) -> None:
+    save(as_model(THREE_CLASSES[kind](), 2), tmp_path / "model")
+    with pytest.raises(ModelFileError, match="classes"):
+        load(tmp_path / "model")
+
+
+def test_a_file_that_a_member_names_deep_inside_must_be_listed_too(tmp_path: Path) -> None:
+    save(as_model(EnsembleScorer((mixed(), stump_forest()), np.full(2, 0.5))), tmp_path / "model")
+    skops = next((tmp_path / "model").glob("*.skops"))
+    shutil.copy(skops, tmp_path / "model" / "other.skops")
+
+    def unlist(told: dict[str, Any]) -> None:
+        told["scorer"]["members"][0]["members"][2]["file"] = "other.skops"
+        del told["files"]["other.skops"]
+
+    tampered(tmp_path / "model", manifest=unlist)
+    with pytest.raises(ModelFileError, match="lists with their hash"):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("depth", [5, 100, 450, 490])
+def test_ensembles_nested_without_end_are_refused(depth: int, folder: Path) -> None:
+    """Written by hand, since Python's own writer gives up before its reader does."""
+    tampered(folder)
+    told = (folder / "manifest.json").read_text()
+    scorer = json.dumps(json.loads(told)["scorer"])
+    nested = '{"kind": "ensemble", "members": [' * depth + scorer + '], "weigher": null, "feature_maps": []}' * depth
+    assert scorer in told
+    (folder / "manifest.json").write_text(told.replace(scorer, nested))
+    with pytest.raises(ModelFileError):
+        load(folder)
+
+
+def test_ensembles_nested_deeper_than_python_can_follow_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on the reader of JSON goes deeper than functions can: its result is put in here."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for _ in range(2_000):
+        own = {"kind": "ensemble", "members": [manifest["scorer"]], "weigher": None, "feature_maps": []}
+        manifest["scorer"] = own
+    monkeypatch.setattr(files, "_read_manifest", lambda _: manifest)
+    with pytest.raises(ModelFileError):
+        load(folder)
+
+
+def replaced(**change: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda arrays: arrays.update({name.replace("__", "."): values for name, values in change.items()})
+
+
+NARROW = {f"scorer.member0.{name}": values for name, values in network((3, 6, 5, 1)).arrays().items()}
+TWO_OUTPUTS = {f"scorer.member0.{name}": values for name, values in network((N_INPUTS, 6, 5, 2)).arrays().items()}
+HOSTILE_ARRAYS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a network of fewer inputs than its features give": lambda arrays: arrays.update(NARROW),
+    "a binary network of two outputs": lambda arrays: arrays.update(TWO_OUTPUTS),
+    "a network without a layer": lambda arrays: arrays.pop("scorer.member0.weights1"),
+    "a network without its last layer": lambda arrays: (
+        arrays.pop("scorer.member0.weights2"),
+        arrays.pop("scorer.member0.biases2"),
+    ),
+    "a network without layers": lambda arrays: [
+        arrays.pop(name) for name in list(arrays) if name.startswith("scorer.member0.")
+    ],
+    "features without a layout": lambda arrays: arrays.pop("scorer.features0.layout"),
+    "features without curves": lambda arrays: arrays.pop("scorer.features0.curves"),
+    "curves that are not numbers": replaced(scorer__features0__curves=np.full((2, 14), np.nan)),
+    "a layout that wraps round": replaced(scorer__features0__layout=np.array([[0, 0, 1, -(2**63)]] * N_INPUTS)),
+    "a layout of another type": replaced(scorer__features0__layout=np.full((N_INPUTS, 4), np.nan)),
+    "trees in a circle": replaced(scorer__member1__children=np.zeros((8, 2), dtype=np.int32)),
+    "trees without values": lambda arrays: arrays.pop("scorer.member1.values"),
+    "no shares": lambda arrays: arrays.pop("scorer.shares"),
+    "shares of other members": replaced(scorer__shares=np.full(3, 1 / 3)),
+    "negative shares": replaced(scorer__shares=np.array([-0.1, 0.5, 0.3, 0.3])),
+    "shares that are not numbers": replaced(scorer__shares=np.full(4, np.nan)),
+    "shares as a table": replaced(scorer__shares=np.full((4, 1), 0.25)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numpy's, of casting NaN to an integer
+@pytest.mark.parametrize("change", HOSTILE_ARRAYS)
+def test_arrays_that_fit_no_ensemble_are_refused(change: str, folder: Path) -> None:
+    tampered(folder, arrays=HOSTILE_ARRAYS[change])
+    with pytest.raises(ModelFileError):
+        load(folder)
+
+
+@pytest.mark.parametrize("widths", [(N_INPUTS, 5, 1), (N_INPUTS, 5, 3), (3, 5, 2), (N_INPUTS + 1, 5, 2)])
+def test_a_weigher_that_does_not_fit_its_features_and_members_is_refused(
+    widths: tuple[int, ...], weighed_folder: Path
+) -> None:
+    """One row is written past the end of a narrower weigher: what the kernel reads is checked here or nowhere."""
+    weigher = {f"scorer.weigher.{name}": values for name, values in network(widths).arrays().items()}
+    tampered(weighed_folder, arrays=lambda arrays: arrays.update(weigher))
+    with pytest.raises(ModelFileError):
+        load(weighed_folder)
+
+
+def test_the_golden_network_stays_loadable() -> None:
+    """Made once by tests/serving/golden/make_network_1.py; its log ratios are those of the day it was made."""
+    model = load(GOLDEN)
+    scorer: Any = model.scorer
+    assert model.classes_.tolist() == ["ill", "well"]
+    assert [len(stack.rest) for stack in scorer.stacks] == [2]
+    assert scorer.stacks[0].weigher is None
+    assert len(scorer.others) == 2
+    told = json.loads((GOLDEN.parent / "network_1_expected.json").read_text())
+    fresh = np.array([[np.nan if cell is None else cell for cell in row] for row in told["rows"]])
+    # sums in float32 in another order differ by rounding at most
+    np.testing.assert_allclose(model.log_ratios(fresh)[:, 1], told["log_ratios"], rtol=1e-6, atol=1e-6)
+    alone = np.concatenate([model.log_ratios(fresh[[i]]) for i in range(len(fresh))])
+    np.testing.assert_allclose(alone[:, 1], told["log_ratios"], rtol=1e-6, atol=1e-6)
+
+
+def test_the_golden_network_with_a_weigher_stays_loadable() -> None:
+    model = load(GOLDEN.parent / "network_1_weighed")
+    scorer: Any = model.scorer
+    assert scorer.stacks[0].weigher is not None
+    told = json.loads((GOLDEN.parent / "network_1_expected.json").read_text())
+    fresh = np.array([[np.nan if cell is None else cell for cell in row] for row in told["rows"]])
+    np.testing.assert_allclose(model.log_ratios(fresh)[:, 1], told["weighed_log_ratios"], rtol=1e-6, atol=1e-6)
+    alone = np.concatenate([model.log_ratios(fresh[[i]]) for i in range(len(fresh))])
+    np.testing.assert_allclose(alone[:, 1], told["weighed_log_ratios"], rtol=1e-6, atol=1e-6)

@@ -1,0 +1,81 @@
+"""A process that loads and serves networks never imports what trained them."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.serving.files import load, save
+from tests.serving.ensembles import as_model
+from tests.serving.test_scorer_files import GOLDEN
+
+HEAVY = ("torch", "sklearn", "pandas", "skops", "matplotlib")
+SERVE = """
+    import json, sys
+    import numpy as np
+    import obil
+    model, rows = obil.load(sys.argv[1]), np.load(sys.argv[2])
+    online = obil.OnlineClassifier(model)
+    decisions = online.decide_many(rows)
+    for row in rows[:10]:
+        online.decide(row)
+    online.predict_proba(rows[:5])
+    heavy = sorted({name.split(".")[0] for name in sys.modules} & set(sys.argv[3].split(",")))
+    print(json.dumps({"n": len(decisions), "heavy": heavy, "log_ratios": model.log_ratios(rows)[:, 1:].tolist()}))
+"""
+
+
+def served(folder: Path, rows: np.ndarray, tmp_path: Path) -> dict[str, object]:
+    """Decide the rows in a fresh interpreter; return how many, what heavy modules it held, and the log ratios."""
+    np.save(tmp_path / "rows.npy", rows)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(SERVE), folder, tmp_path / "rows.npy", ",".join(HEAVY)],
+        check=True, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    told: dict[str, object] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("fusion", ["dropout", "mean"])
+def test_a_network_ensemble_is_served_without_torch_scikit_learn_or_pandas(fusion: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from obil.estimators.obil_classifier import OBILClassifier
+
+    classes = GaussianClasses.spread(2.5, n_features=3)
+    training = classes.draw(np.full(400, 0.2), random_state=0)
+    model = OBILClassifier(member="mlp", n_members=2, fusion=fusion, random_state=0)
+    model.fit(training.features, training.labels)
+    save(model, tmp_path / "model")
+    rows = classes.draw(np.full(1_000, 0.1), random_state=1).features
+    told = served(tmp_path / "model", rows, tmp_path)
+    assert told["heavy"] == []
+    assert told["n"] == 1_000
+    assert np.array(told["log_ratios"]).tobytes() == load(tmp_path / "model").log_ratios(rows)[:, 1:].tobytes()
+    np.testing.assert_allclose(told["log_ratios"], model.log_ratios(rows)[:, 1:], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["network_1", "network_1_weighed"])
+def test_golden_networks_and_trees_are_served_without_what_made_them(name: str, tmp_path: Path) -> None:
+    rows = np.column_stack([np.linspace(-3.0, 3.0, 1_000), np.arange(1_000) % 3])
+    rows[::7, 0] = np.nan
+    told = served(GOLDEN.parent / name, rows, tmp_path)
+    assert told["heavy"] == []
+    assert told["n"] == 1_000
+
+
+def test_a_graph_is_served_without_torch(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    from obil.serving.graph_scorer import GraphScorer
+    from tests.serving.networks import frozen
+
+    _, network, rows = frozen("mlp")
+    save(as_model(GraphScorer(network, "tanh", np.array([0.8, 0.2]))), tmp_path / "model")
+    told = served(tmp_path / "model", rows, tmp_path)
+    assert told["heavy"] == []
+    assert told["n"] == len(rows)

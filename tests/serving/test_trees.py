@@ -1,0 +1,161 @@
+"""Trees read from a file are walked by a kernel that asks nothing, so what it could trip over is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obil.errors import InvalidInputError
+from obil.serving.trees import BOOSTER, TreeScorer
+from tests.serving.ensembles import WIDTH, rows, stump_forest
+
+
+def booster(n_classes: int) -> TreeScorer:
+    """Return a tree an output, the stump of `stump_forest`, with a start for each output."""
+    n_outputs = 1 if n_classes == 2 else n_classes
+    forest = stump_forest(n_classes)
+    described = forest.describe() | {"kind": BOOSTER}
+    arrays = forest.arrays() | {
+        "roots": np.zeros(n_outputs, dtype=np.int32),
+        "outputs": np.arange(n_outputs, dtype=np.int32),
+        "values": forest.values[:, :1],
+        "start": np.linspace(-1.0, 1.0, n_outputs) if n_outputs > 1 else np.array([-0.7]),
+    }
+    return TreeScorer.rebuild(described, arrays)
+
+
+def test_a_forest_is_walked_as_its_nodes_say() -> None:
+    forest = stump_forest()
+    x = np.array([[0.25, -0.5, 0.0, 9.0], [0.26, 0.0, 0.0, 1.0], [np.nan, np.nan, 0.0, np.nan], [0.0, 0.0, 0.0, 1.01]])
+    leaves = [(1, 4), (2, 6), (2, 6), (1, 7)]  # of the stump and of the deep tree; a gap goes left only at node 5
+    mean = np.array([(forest.values[a] + forest.values[b]) / 2.0 for a, b in leaves])
+    np.testing.assert_allclose(forest.scores(x)[:, 1], np.log(mean[:, 1] / mean[:, 0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_booster_adds_to_its_own_output(n_classes: int) -> None:
+    trees = booster(n_classes)
+    x = np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]])
+    leaf = np.array([trees.values[1, 0], trees.values[2, 0]])
+    margins = trees.start + leaf[:, None]
+    expected = margins[:, 0] if n_classes == 2 else (margins - margins[:, :1])[:, 1]
+    np.testing.assert_allclose(trees.scores(x)[:, 1], expected, atol=1e-12)
+    assert not trees.scores(x)[:, 0].any()
+
+
+def test_a_probability_of_0_is_moved_to_the_floor() -> None:
+    forest = stump_forest()
+    values = np.tile([1.0, 0.0], (8, 1))
+    sure = TreeScorer.rebuild(forest.describe(), forest.arrays() | {"values": values})
+    np.testing.assert_allclose(sure.scores(rows(5))[:, 1], np.log(1e-3), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_trees_come_back_to_the_last_bit(n_classes: int) -> None:
+    for trees in (stump_forest(n_classes), booster(n_classes)):
+        again = TreeScorer.rebuild(trees.describe(), trees.arrays())
+        assert again.scores(rows(80)).tobytes() == trees.scores(rows(80)).tobytes()
+        assert again.n_features == WIDTH
+
+
+def child(node: int, side: int, to: int) -> dict[str, Any]:
+    children = stump_forest().children.copy()
+    children[node, side] = to
+    return {"children": children}
+
+
+def feature(node: int, value: int) -> dict[str, Any]:
+    features = stump_forest().features.copy()
+    features[node] = value
+    return {"features": features}
+
+
+DAMAGE: dict[str, dict[str, Any]] = {
+    "a node that is its own child": child(3, 0, 3),
+    "a circle of two nodes": child(5, 0, 3),
+    "a child before the first node": child(0, 1, -1),
+    "a child beyond the last node": child(5, 1, 8),
+    "a child far beyond": child(5, 1, 2**31 - 1),
+    "a child far before": child(5, 1, -(2**31)),
+    "a feature beyond the row": feature(0, WIDTH),
+    "a feature below a leaf's": feature(1, -2),
+    "a root before the first node": {"roots": np.array([0, -1], dtype=np.int32)},
+    "a root beyond the last node": {"roots": np.array([0, 8], dtype=np.int32)},
+    "roots as a table": {"roots": np.zeros((2, 1), dtype=np.int32)},
+    "no trees": {"roots": np.zeros(0, dtype=np.int32), "outputs": np.zeros(0, dtype=np.int32)},
+    "an output that does not exist": {"outputs": np.array([0, 2], dtype=np.int32)},
+    "a negative output": {"outputs": np.array([0, -1], dtype=np.int32)},
+    "outputs of another number": {"outputs": np.zeros(3, dtype=np.int32)},
+    "thresholds cut short": {"thresholds": np.zeros(7)},
+    "missing sides cut short": {"missing_left": np.zeros(7, dtype=np.uint8)},
+    "children cut short": {"children": np.zeros((7, 2), dtype=np.int32)},
+    "three children": {"children": np.zeros((8, 3), dtype=np.int32)},
+    "values cut short": {"values": np.zeros((7, 2))},
+    "values of three classes": {"values": np.zeros((8, 3))},
+    "values of one class": {"values": np.zeros((8, 1))},
+    "a value that is not a number": {"values": np.full((8, 2), np.nan)},
+    "an infinite value": {"values": np.full((8, 2), np.inf)},
+    "a start of three classes": {"start": np.zeros(3)},
+    "an infinite start": {"start": np.array([0.0, np.inf])},
+    "no nodes": {
+        name: stump_forest().arrays()[name][:0]
+        for name in ("features", "thresholds", "children", "missing_left", "values")
+    },
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_trees_are_refused(damage: str) -> None:
+    trees = stump_forest()
+    with pytest.raises(InvalidInputError, match="damaged"):
+        TreeScorer.rebuild(trees.describe(), trees.arrays() | DAMAGE[damage])
+
+
+DESCRIPTIONS: dict[str, dict[str, Any]] = {
+    "an unknown kind": {"kind": "grove"},
+    "a forest told to be a booster": {"kind": BOOSTER},
+    "three classes": {"balance": [0.5, 0.3, 0.2]},
+    "one class": {"balance": [1.0]},
+    "no share of a class": {"balance": [1.0, 0.0]},
+    "a negative share": {"balance": [1.5, -0.5]},
+    "a share that is not a number": {"balance": [0.5, float("nan")]},
+    "a floor above one half": {"floor": 0.6},
+    "a negative floor": {"floor": -1e-3},
+    "a floor that is not a number": {"floor": float("nan")},
+    "a row too narrow": {"width": 3},
+    "a row without features": {"width": 0},
+    "a negative width": {"width": -1},
+}
+
+
+@pytest.mark.parametrize("damage", DESCRIPTIONS)
+def test_trees_whose_description_does_not_fit_are_refused(damage: str) -> None:
+    trees = stump_forest()
+    with pytest.raises(InvalidInputError, match="damaged"):
+        TreeScorer.rebuild(trees.describe() | DESCRIPTIONS[damage], trees.arrays())
+
+
+@pytest.mark.parametrize("gone", stump_forest().arrays())
+def test_trees_without_one_of_their_arrays_are_refused(gone: str) -> None:
+    trees = stump_forest()
+    with pytest.raises((InvalidInputError, KeyError)):  # `load` makes a ModelFileError of either
+        TreeScorer.rebuild(trees.describe(), {name: a for name, a in trees.arrays().items() if name != gone})
+
+
+@given(st.data())
+def test_whatever_the_nodes_say_a_walk_ends_or_is_refused(data: st.DataObject) -> None:
+    """Random children, features and roots: rebuilt trees score every row, and never fall out of the arrays."""
+    trees = stump_forest()
+    n = 8
+    arrays = trees.arrays() | {
+        "children": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=2 * n, max_size=2 * n))).reshape(n, 2),
+        "features": np.array(data.draw(st.lists(st.integers(-1, WIDTH), min_size=n, max_size=n))),
+        "roots": np.array(data.draw(st.lists(st.integers(-1, n), min_size=2, max_size=2))),
+    }
+    try:
+        read = TreeScorer.rebuild(trees.describe(), arrays)
+    except InvalidInputError:
+        return
+    assert np.isfinite(read.scores(rows(5))).all()

@@ -1,0 +1,50 @@
+"""How much of what is decided labels account for."""
+
+import numpy as np
+import pytest
+
+from obil.datasets.gaussian_stream import GaussianClasses
+from obil.trackers import SafeTracker
+from obil.trackers.label_experts import N_EXPERTS, start_precision
+from obil.trackers.label_weight import label_weight_text, weight_of_labels
+
+
+def test_one_label_says_little_and_many_decide() -> None:
+    drawn = GaussianClasses.pair(2.0).draw(np.full(600, 0.5), random_state=3)
+    tracker = SafeTracker(0.1)
+    assert tracker.label_weight == 0.0
+    says = []
+    for row, label in zip(drawn.log_ratios, drawn.labels.tolist(), strict=True):
+        tracker.update(row)
+        tracker.feedback(row, label)
+        says.append(tracker.label_weight)
+    assert 0.0 < says[0] < 0.05
+    assert says[0] < says[50] < says[-1]
+    assert says[-1] > 0.5  # the fast bank has found the prior, too
+    assert tracker.status == label_weight_text(says[-1])
+
+
+def test_labels_that_come_late_leave_the_say_shared_and_the_status_says_so() -> None:
+    # all labels 300 rows late: the weights hardly move, by design; 5 of 8 experts have learned all the same
+    drawn = GaussianClasses.pair(2.5).draw(np.full(3_000, 0.2), random_state=4)
+    tracker = SafeTracker(0.2)
+    for n, row in enumerate(drawn.log_ratios):
+        tracker.update(row)
+        if n >= 300:
+            tracker.feedback(drawn.log_ratios[n - 300], int(drawn.labels[n - 300]), row=n - 300)
+    assert 0.5 < tracker.label_weight < 0.8
+    assert tracker.status == f"labels decide, with {100 * tracker.label_weight:.0f} % of the say"
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_without_labels_there_is_no_say_and_with_endless_ones_their_experts_weight(n_classes: int) -> None:
+    start = start_precision(n_classes)
+    weights = np.arange(1.0, N_EXPERTS + 1.0) / np.arange(1.0, N_EXPERTS + 1.0).sum()
+    none = weight_of_labels(weights, np.zeros((3, n_classes)), np.tile(start, (2, 1, 1)), start)
+    assert abs(none) < 1e-12
+    many = weight_of_labels(weights, np.full((3, n_classes), 1e9), np.tile(1e9 * start, (2, 1, 1)), start)
+    assert many == pytest.approx(weights[3:].sum(), abs=1e-6)
+
+
+def test_hardly_any_say_is_said_so() -> None:
+    assert label_weight_text(0.001).startswith("labels have less than 1 %")
