@@ -35,7 +35,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     everything = OnlineClassifier(
         model
     )  # the safe tracker with four views and labels, the monitor, the ledger, the tally
-    views = model.view_log_ratios(rows.features)
+    views = model.model_.score(rows.features).views
     everything.decide_log_ratios(rows.log_ratios[:100], views=views[:100])
     for row, label in enumerate(rows.labels[:100]):
         everything.feedback(row, label)

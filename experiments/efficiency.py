@@ -159,7 +159,8 @@ def _scored(model: Any, rows: FloatArray) -> tuple[FloatArray, FloatArray | None
         return model.log_ratios(rows), None
     if not hasattr(model, "model_"):
         return model.predict_proba(rows), None
-    return model.log_ratios(rows), model.model_.views(rows) if model.model_.view_members else None
+    scores = model.model_.score(rows)
+    return scores.log_ratios, scores.views if model.model_.view_members else None
 
 
 def _follow_one_by_one(tracker: PriorTracker, log_ratios: FloatArray, views: FloatArray | None) -> None:

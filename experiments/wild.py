@@ -251,7 +251,7 @@ def _deployed(name: str, train_size: float, most_rows: int) -> Deployed:
     return Deployed(
         classifier=classifier,
         log_ratios=np.concatenate([model.log_ratios(part) for part in parts]),
-        views=np.concatenate([model.views(part) for part in parts]),
+        views=np.concatenate([model.score(part).views for part in parts]),
         rows=rows[n_train:],
         labels=labels[n_train:],
         training_rows=rows[:n_train],

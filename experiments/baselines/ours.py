@@ -72,7 +72,7 @@ def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, De
         test = split.test
     model = as_ratio_model(fitted)
     ratios = fitted.log_ratios(test)
-    views = model.views(test) if model.view_members else None
+    views = model.score(test).views if model.view_members else None
     deciders = {
         name: _decider(model, ratios, views, follow, policy) for name, (follow, policy) in FORMS[family].items()
     }

@@ -94,7 +94,7 @@ def means_at(measured: list[tuple[float, dict[str, float]]]) -> dict[str, float]
 
 def scored(part: Fitted, rows: FloatArray, labels: IntArray, prior: float) -> Arrivals:
     """Return rows as the model and its views see them."""
-    return Arrivals(part.model.log_ratios(rows), part.model.views(rows), labels, prior)
+    return Arrivals(*part.model.score(rows), labels, prior)
 
 
 def scores_of_methods(model: RatioModel, arrivals: Arrivals) -> dict[str, float]:

@@ -318,11 +318,10 @@ def test_views_are_other_scores_of_the_same_rows() -> None:
     stream = draw(500)
     with_views = OBILClassifier(member=LogisticRegression(), views=True, random_state=0)
     with_views.fit(stream.features, stream.labels)
-    assert with_views.view_log_ratios(stream.features).shape == (500, 4, 2)
+    assert with_views.model_.score(stream.features).views.shape == (500, 4, 2)
     assert with_views.model_.view_members[0].holdout.shape == with_views.holdout_.log_ratios.shape
-    assert clone(with_views).set_params(views=False).fit(stream.features, stream.labels).view_log_ratios(
-        stream.features
-    ).shape == (500, 0, 2)
+    without = clone(with_views).set_params(views=False).fit(stream.features, stream.labels)
+    assert without.model_.score(stream.features).views.shape == (500, 0, 2)
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_views_are_opinions_of_feature_subsets() -> None:
     classes = GaussianClasses.spread(2.5, n_features=4)
     stream = classes.draw(np.full(800, 0.3), random_state=0)
     model = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0).fit(stream.features, stream.labels)
-    opinions = model.view_log_ratios(stream.features[:50])
+    opinions = model.model_.score(stream.features[:50]).views
     assert opinions.shape == (50, 4, 2)
     members = model.model_.view_members
     assert sorted(members[0].features + members[1].features) == [0, 1, 2, 3]
@@ -296,7 +296,7 @@ def test_views_are_opinions_of_feature_subsets() -> None:
         exact = classes.log_ratios(stream.features[:50], subset=member.features)[:, 1]
         assert np.corrcoef(opinions[:, number, 1], exact)[0, 1] > 0.7
     plain = RatioClassifier(LogisticRegression(), cv=2, random_state=0).fit(stream.features, stream.labels)
-    assert plain.view_log_ratios(stream.features[:50]).shape == (50, 0, 2)
+    assert plain.model_.score(stream.features[:50]).views.shape == (50, 0, 2)
 
 
 def test_a_frozen_model_has_no_views() -> None:

@@ -6,14 +6,14 @@ from scipy.special import softmax
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from obil.networks.gating_network import fit_weight_network
+from obil.networks.gating_network import fit_gating_network
 from obil.networks.training import reproducible
 from obil.serving.dense_network import DenseNetwork, softmax_weights
 
 
 def fitted(inputs: np.ndarray, weights: np.ndarray, seed: int = 0) -> DenseNetwork:
     with reproducible(seed):
-        return fit_weight_network(inputs.astype(np.float32), weights)
+        return fit_gating_network(inputs.astype(np.float32), weights)
 
 
 def rows(n: int, width: int = 2, seed: int = 0) -> np.ndarray:

@@ -31,7 +31,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def assert_same_model(first: RatioModel, second: RatioModel, rows: Any) -> None:
     assert first.log_ratios(rows).tobytes() == second.log_ratios(rows).tobytes()
-    assert first.views(rows).tobytes() == second.views(rows).tobytes()
+    assert first.score(rows).views.tobytes() == second.score(rows).views.tobytes()
     assert first.classes_.tolist() == second.classes_.tolist()
     assert first.classes_.dtype.kind == second.classes_.dtype.kind
     assert first.prior_.tobytes() == second.prior_.tobytes()

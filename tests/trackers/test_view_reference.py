@@ -195,7 +195,7 @@ def test_a_tracker_for_a_model_listens_to_its_views() -> None:
     tracker = SafeTracker.for_model(model, lead="training").start(model.prior_)
     assert tracker.n_views == 4
     X = np.zeros((3, 4))
-    tracker.update_many(model.log_ratios(X), views=model.views(X))
+    tracker.update_many(model.score(X).log_ratios, views=model.score(X).views)
     assert tracker.state()["memory"]["guard.watched"] == [3, 0]
     restored = SafeTracker.from_state(json.loads(json.dumps(tracker.state())))
     assert restored.state() == tracker.state()

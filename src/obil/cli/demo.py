@@ -70,8 +70,7 @@ def _run(out: Path, rows: int, seed: int) -> None:
         at = rows // 10
         truth = jump_and_decay(rows, base=start, height=peak - start, at=at, decay=rows / 4)
         drawn = rows_at(data.labels[test], truth, random_state=seed)
-        log_ratios = model.log_ratios(data.features.iloc[test])[drawn]
-        views = model.views(data.features.iloc[test])[drawn]
+        log_ratios, views = (part[drawn] for part in model.model_.score(data.features.iloc[test]))
         labels = data.labels[test][drawn]
         trackers = {
             "no adaptation": FixedPrior(),

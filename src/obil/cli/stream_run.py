@@ -151,7 +151,7 @@ class StreamRun:
 
     def _decide(self, rows: pd.DataFrame, ratios: FloatArray) -> None:
         model = self.online.model
-        decisions = self.online.decide_log_ratios(ratios, views=model.views(rows) if model.view_members else None)
+        decisions = self.online.decide_log_ratios(ratios, views=model.score(rows).views if model.view_members else None)
         names = self.online.model.classes_.tolist()
         positive = None if self.online.positive is None else names.index(self.online.positive)
         self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep], positive=positive))

@@ -43,7 +43,7 @@ def fuse(
         if np.isfinite(temperature) and isinstance(first, DenseScorer):
             with torch_part("training").reproducible(seed):
                 inputs = first.features.encode(X)
-                network = torch_part("weight_network").fit_weight_network(inputs, row_shares)
+                network = torch_part("gating_network").fit_gating_network(inputs, row_shares)
             weigher = Weigher(first.features, network)
             row_shares = weigher.weights(X)  # what serving will use
         else:

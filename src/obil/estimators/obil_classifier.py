@@ -11,7 +11,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from obil.arrays import FloatArray
 from obil.calibration.calibrate import CALIBRATIONS, fit_calibrator
 from obil.calibration.cross_fit import Split
 from obil.calibration.linear import SLOPE_SD
@@ -195,11 +194,6 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             kept, opinions = best_members(old, new, opinions, rows, options, slope_sd=slope_sd, seed=seed)
             self._finish(kept, opinions, rows, recipe, seed, splits)
         return self
-
-    def view_log_ratios(self, X: Any) -> FloatArray:
-        """Return the log ratios of each view, (n, V, K); V is 0 without `views`."""
-        model = self._fitted()
-        return model.views(self._check_rows(X))
 
     def _check_settings(self) -> Recipe:
         recipe = recipe_of(self.member)

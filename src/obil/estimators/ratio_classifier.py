@@ -169,11 +169,6 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         )
         return model
 
-    def view_log_ratios(self, X: Any) -> FloatArray:
-        """Return the log ratios of each view, (n, V, K)."""
-        model = self._fitted()
-        return model.views(self._check_rows(X))
-
     def _check_rows(self, X: Any) -> Any:
         rows = indexable(X)[0]
         if hasattr(self, "n_features_in_"):

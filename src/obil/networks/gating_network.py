@@ -14,7 +14,7 @@ EPOCHS = 60
 BATCH = 512
 
 
-def fit_weight_network(inputs: Float32Array, weights: FloatArray) -> DenseNetwork:
+def fit_gating_network(inputs: Float32Array, weights: FloatArray) -> DenseNetwork:
     """Return the network whose softmax is closest (in Kullback-Leibler) to the weights (n, M) of rows.
 
     Call it inside `reproducible`.

@@ -252,15 +252,14 @@ class OnlineClassifier:
     def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the word users know
         """Decide one row, then let it vote."""
         with self._writer:
-            table = one_row(x, self._model)
-            ratios = self._model.log_ratios(table)[0]
-            return self._decide_row(ratios, self._model.views(table)[0] if self._n_views else None, id)
+            scores = self._model.score(one_row(x, self._model))
+            return self._decide_row(scores.log_ratios[0], scores.views[0] if self._n_views else None, id)
 
     def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None) -> Decisions:
         """Decide rows in order, each at the prior before it, and let them vote."""
         with self._writer:
-            views = self._model.views(X) if self._n_views else None
-            return self._decide_rows(self._model.log_ratios(X), views, ids)
+            scores = self._model.score(X)
+            return self._decide_rows(scores.log_ratios, scores.views if self._n_views else None, ids)
 
     def decide_log_ratios(
         self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None, ids: Sequence[Any] | None = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,12 +39,19 @@ class RatioModelLike(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A member that sees only some of the features: another opinion on the same rows."""
+    """A member that sees only some of the features: other log ratios of the same rows."""
 
     features: tuple[int, ...]
     scorer: Scorer
     calibrator: Calibrator
     holdout: FloatArray  # (n, K) its honest log ratios of the model's held-out rows
+
+
+class Scores(NamedTuple):
+    """The log ratios of rows."""
+
+    log_ratios: FloatArray  # (n, K) calibrated
+    views: FloatArray  # (n, V, K) the same rows seen by each view; V is 0 where the model was fitted without views
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -67,6 +74,15 @@ class RatioModel:
         """The number of classes, K."""
         return len(self.classes_)
 
+    def score(self, X: Any) -> Scores:
+        """Return the log ratios of rows by the model and by its views; rows are encoded once."""
+        matrix = self.prepare(X)
+        views = [
+            view.calibrator.apply(view.scorer.scores(_columns(matrix, view.features))) for view in self.view_members
+        ]
+        log_ratios = self.calibrated(self.scorer.scores(matrix))
+        return Scores(log_ratios, np.stack(views, axis=1) if views else np.empty((len(log_ratios), 0, self.n_classes)))
+
     def log_ratios(self, X: Any) -> FloatArray:
         """Return calibrated log ratios of rows, (n, K)."""
         return self.calibrated(self.scores(X))
@@ -82,14 +98,6 @@ class RatioModel:
         if ratios.shape == (1, 2) and ratios.item(0) == 0.0 and math.isfinite(ratios.item(1)):
             return ratios
         return as_log_ratios(ratios, n_classes=self.n_classes)
-
-    def views(self, X: Any) -> FloatArray:
-        """Return the log ratios of each view, (n, V, K); V is 0 where the model was fitted without views."""
-        matrix = self.prepare(X)
-        opinions = [
-            view.calibrator.apply(view.scorer.scores(_columns(matrix, view.features))) for view in self.view_members
-        ]
-        return np.stack(opinions, axis=1) if opinions else np.empty((len(matrix), 0, self.n_classes))
 
     def predict_proba(self, X: Any, *, prior: PriorLike | Mapping[Any, float] | None = None) -> FloatArray:
         """Return posteriors at any prior, (n, K); without one, at the training prior."""

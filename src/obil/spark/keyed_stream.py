@@ -168,10 +168,10 @@ def _scored(
                 found[name] = pd.Series([None] * len(table), dtype=object, index=table.index)
             to_score = table[LABEL].isna() if layout.has_labels else pd.Series(True, index=table.index)
             if to_score.any():
-                rows = model_input(table[to_score], names, model)
-                found.loc[to_score, RATIOS] = _objects(as_binary(model.log_ratios(rows)))
+                scores = model.score(model_input(table[to_score], names, model))
+                found.loc[to_score, RATIOS] = _objects(as_binary(scores.log_ratios))
                 if layout.n_views:
-                    found.loc[to_score, VIEWS] = _objects(as_binary(model.views(rows)))
+                    found.loc[to_score, VIEWS] = _objects(as_binary(scores.views))
             yield found
 
     return inputs.mapInPandas(scored, StructType([*kept, *(StructField(name, BinaryType()) for name in extra)]))

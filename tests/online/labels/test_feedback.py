@@ -39,7 +39,7 @@ def state_of(online: OnlineClassifier) -> str:
 
 def test_rows_and_labels_in_any_cut_leave_the_same_state(model: RatioModel) -> None:
     stream = drawn(700, 0.2, 1)
-    ratios, views = model.log_ratios(stream.features), model.views(stream.features)
+    ratios, views = model.score(stream.features)
     whole, single = OnlineClassifier(model), OnlineClassifier(model)
     cut = OnlineClassifier(model)
     for first in range(0, 700, 50):
@@ -266,7 +266,7 @@ def test_readers_make_a_writer_wait_and_not_fail(model: RatioModel) -> None:
 def test_views_that_do_not_fit_are_refused_before_a_row_is_decided(model: RatioModel, unlabeled_as: str | None) -> None:
     online = OnlineClassifier(model, unlabeled_as=unlabeled_as)
     stream = drawn(10, 0.1, 16)
-    ratios, views = model.log_ratios(stream.features), model.views(stream.features)
+    ratios, views = model.score(stream.features)
     broken = views.copy()
     broken[5, 0, 1] = np.nan
     before = state_of(online)

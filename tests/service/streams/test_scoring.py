@@ -38,7 +38,7 @@ def test_a_model_that_fails_on_a_row_in_its_own_way_refuses_the_row(model: Ratio
     class Failing:
         encoder = feature_names = None
 
-        def log_ratios(self, table: object) -> None:
+        def score(self, table: object) -> None:
             raise RuntimeError("no such level")
 
     with pytest.raises(BadInputError, match="cannot be scored: no such level"):

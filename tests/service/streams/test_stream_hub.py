@@ -107,7 +107,8 @@ def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> Non
     online = obil.OnlineClassifier(obil.load(folder))
     for part in np.array_split(np.arange(300), 7):
         answer = decide(hub, rows[part])
-        ratios, views = hub.model.log_ratios(rows[part]), hub.model.views(rows[part]).astype(np.float32)
+        ratios, views = hub.model.score(rows[part])
+        views = views.astype(np.float32)
         expected = online.decide_log_ratios(ratios, views=views if views.shape[1] else None)
         np.testing.assert_array_equal(answer.priors, expected.priors)
         assert answer.labels == expected.labels.tolist()
@@ -478,7 +479,7 @@ def test_rows_that_wait_together_are_decided_together_and_just_the_same(start: S
     assert decided[30].ids == ["a", "b"]
     online = obil.OnlineClassifier(hub.model)
     for answer in decided:
-        views = hub.model.views(rows[answer.first_row : answer.first_row + len(answer.labels)])
+        views = hub.model.score(rows[answer.first_row : answer.first_row + len(answer.labels)]).views
         one = online.decide_log_ratios(answer.log_ratios, views=views if views.shape[1] else None, ids=answer.ids)
         np.testing.assert_allclose(answer.priors, one.priors, rtol=1e-9)
     row = hub._store.stream("shop")

@@ -14,16 +14,16 @@ def score(rows: Rows, model: RatioModel) -> tuple[FloatArray, FloatArray | None]
     if rows.read_for is not None and not _read_alike(rows.read_for, model):
         raise ModelChangedError("another model has taken over while this request was on its way: send it again")
     try:
-        ratios = model.log_ratios(rows.table)
-        # opinions of single precision are opinions enough, and half of the log
-        views = model.views(rows.table).astype(np.float32).astype(np.float64) if model.view_members else None
+        scores = model.score(rows.table)
     except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # of ours, or of the wrapped model, which may be any
         raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
-    ratios[:, 0] = 0.0  # it may be -0.0, which the log does not hold
-    if views is not None:
-        views[:, :, 0] = 0.0
-    return ratios, views
+    scores.log_ratios[:, 0] = 0.0  # it may be -0.0, which the log does not hold
+    if not model.view_members:
+        return scores.log_ratios, None
+    views = scores.views.astype(np.float32).astype(np.float64)  # single precision is enough for views: half of the log
+    views[:, :, 0] = 0.0
+    return scores.log_ratios, views
 
 
 def _read_alike(one: RatioModel, two: RatioModel) -> bool:
