@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 import obil
 from obil.cli.main import app
-from obil.online.batch_invariant_scores import batch_invariant_log_ratios
+from obil.online.batch_invariant_scores import batch_invariant_scores
 from obil.online.state.checkpoint import _checksum
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
@@ -201,13 +201,13 @@ def test_writes_what_the_online_classifier_decides(
     assert result.stdout == ""
 
 
-def test_bits_are_those_of_deciding_the_steady_ratios(
+def test_bits_are_those_of_deciding_the_batch_invariant_ratios(
     run: Callable[..., Result], data: Path, model: Path, table: pd.DataFrame, tmp_path: Path
 ) -> None:
     run(data)
     loaded = obil.load(model)
-    ratios = batch_invariant_log_ratios(loaded, table, first_row=0)
-    expected = obil.OnlineClassifier(loaded).decide_log_ratios(ratios)
+    scores = batch_invariant_scores(loaded, table, first_row=0)
+    expected = obil.OnlineClassifier(loaded).decide_log_ratios(scores.log_ratios)
     with (tmp_path / "out.csv").open() as file:
         found = list(csv.DictReader(file))
     assert [float(row["prior"]) for row in found] == expected.priors[:, 1].tolist()
@@ -215,11 +215,11 @@ def test_bits_are_those_of_deciding_the_steady_ratios(
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100])
-def test_steady_ratios_do_not_depend_on_how_rows_are_cut(model: Path, table: pd.DataFrame, size: int) -> None:
+def test_batch_invariant_ratios_do_not_depend_on_how_rows_are_cut(model: Path, table: pd.DataFrame, size: int) -> None:
     loaded: RatioModel = obil.load(model)
-    whole = batch_invariant_log_ratios(loaded, table, first_row=5)
+    whole = batch_invariant_scores(loaded, table, first_row=5).log_ratios
     parts = [
-        batch_invariant_log_ratios(loaded, table.iloc[start : start + size], first_row=5 + start)
+        batch_invariant_scores(loaded, table.iloc[start : start + size], first_row=5 + start).log_ratios
         for start in range(0, len(table), size)
     ]
     assert np.array_equal(np.concatenate(parts), whole)

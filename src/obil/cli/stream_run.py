@@ -14,9 +14,10 @@ from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, digest, lines_of
 from obil.datasets.table_stream import ColumnType, iter_table
 from obil.errors import EstimationError, InvalidInputError, InvalidStateError
-from obil.online.batch_invariant_scores import batch_invariant_log_ratios
+from obil.online.batch_invariant_scores import batch_invariant_scores
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.checkpoint import Checkpoint, read_checkpoint, resumed, write_checkpoint
+from obil.serving.ratio_model import Scores
 
 READ_ROWS = 1_024  # at a time, where so many have arrived
 
@@ -134,24 +135,24 @@ class StreamRun:
         """Decide rows; where one of them cannot be scored, decide those before it and name it."""
         model, first = self.online.model, self.online.n_rows
         try:
-            ratios = batch_invariant_log_ratios(model, rows, first_row=first)
+            scores = batch_invariant_scores(model, rows, first_row=first)
         except InvalidInputError:
             pass
         else:
-            self._decide(rows, ratios)
+            self._decide(rows, scores)
             return
         for place in range(len(rows)):
             row = rows.iloc[place : place + 1]
             try:
-                ratios = batch_invariant_log_ratios(model, row, first_row=first + place)
+                scores = batch_invariant_scores(model, row, first_row=first + place)
             except InvalidInputError as error:
                 reason = str(error).removesuffix(" in row 0")
                 raise InvalidInputError(f"row {first + place} (from 0) of {_name(table)}: {reason}") from None
-            self._decide(row, ratios)
+            self._decide(row, scores)
 
-    def _decide(self, rows: pd.DataFrame, ratios: FloatArray) -> None:
-        model = self.online.model
-        decisions = self.online.decide_log_ratios(ratios, views=model.score(rows).views if model.view_members else None)
+    def _decide(self, rows: pd.DataFrame, scores: Scores) -> None:
+        views = scores.views if scores.views.shape[1] else None
+        decisions = self.online.decide_log_ratios(scores.log_ratios, views=views)
         names = self.online.model.classes_.tolist()
         positive = None if self.online.positive is None else names.index(self.online.positive)
         self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep], positive=positive))

@@ -74,6 +74,12 @@ class RatioModel:
         """The number of classes, K."""
         return len(self.classes_)
 
+    @property
+    def batch_invariant(self) -> bool:
+        """Whether the scores of a row have the same bits whichever rows are scored together with it."""
+        scorers = [self.scorer, *(view.scorer for view in self.view_members)]
+        return all(getattr(scorer, "batch_invariant", False) for scorer in scorers)
+
     def score(self, X: Any) -> Scores:
         """Return the log ratios of rows by the model and by its views; rows are encoded once."""
         matrix = self.prepare(X)

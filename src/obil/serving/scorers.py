@@ -1,7 +1,7 @@
 """Turn what a classifier outputs into raw scores on the scale of log ratios."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,11 @@ SMALLEST_FLOOR = 1e-12
 
 
 class Scorer(Protocol):
-    """Gives raw scores: not yet calibrated, column 0 is 0."""
+    """Gives raw scores: not yet calibrated, column 0 is 0.
+
+    A scorer whose scores of a row have the same bits whichever rows are scored together with it has the attribute
+    `batch_invariant`, and it is true: streams then score many rows in one call.
+    """
 
     @property
     def n_features(self) -> int | None:
@@ -55,6 +59,7 @@ class EstimatorScorer:
 class ColumnScorer:
     """Scores that another system computed: a row is its score, or one score a class."""
 
+    batch_invariant: ClassVar[bool] = True
     kind: str  # "probability" or "margin"
     training_prior: FloatArray  # (K,)
     floor: float = SMALLEST_FLOOR

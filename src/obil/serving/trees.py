@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ class TreeScorer:
     A row goes left where its feature is at most the threshold; where it is missing, to the side `missing_left` says.
     """
 
+    batch_invariant: ClassVar[bool] = True
     kind: str  # FOREST or BOOSTER
     roots: npt.NDArray[np.int32]  # (T,) the first node of each tree
     outputs: npt.NDArray[np.int32]  # (T,) which output a tree adds to; of a forest 0
