@@ -1,0 +1,67 @@
+"""Docs, docstrings, messages and names use the field's terms; `python -m tests.language` prints what is left."""
+
+from collections import Counter
+
+import pytest
+
+from tests.language import ALLOWED, _phrases, identifier_parts, missing_search_words, package, places
+
+# What was left per package when the glossary came: these numbers only go down, and end at 0.
+MOST_LEFT = {
+    "benchmarks": 6, "docs": 154, "examples": 7, "experiments": 337, "src/arrays": 1, "src/bayes": 2,
+    "src/calibration": 45, "src/cli": 91, "src/datasets": 26, "src/estimators": 77, "src/evaluation": 144,
+    "src/monitor": 52, "src/networks": 20, "src/online": 210, "src/policies": 21, "src/resampling": 19,
+    "src/service": 229, "src/serving": 117, "src/spark": 32, "src/trackers": 125, "tests": 7, "tests/bayes": 6,
+    "tests/calibration": 24, "tests/cli": 73, "tests/crash": 3, "tests/datasets": 21, "tests/estimators": 22,
+    "tests/evaluation": 43, "tests/experiments": 45, "tests/monitor": 17, "tests/networks": 18, "tests/online": 76,
+    "tests/policies": 10, "tests/resampling": 8, "tests/service": 63, "tests/serving": 109, "tests/spark": 9,
+    "tests/trackers": 52,
+}  # fmt: skip
+
+
+def test_no_package_gains_an_old_word() -> None:
+    left = Counter(package(each.path) for each in places())
+    assert {name: count for name, count in left.items() if count > MOST_LEFT.get(name, 0)} == {}
+
+
+def test_the_allowed_leftovers_are_few_and_each_has_a_reason() -> None:
+    assert len(ALLOWED) <= 10
+    assert all(reason for _, _, reason in ALLOWED)
+
+
+@pytest.mark.xfail(reason="the docs are being rewritten", strict=False)
+def test_the_docs_hold_every_word_that_users_search_for() -> None:
+    assert missing_search_words() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("the row\n    votes on the next", "vote"),
+        ("the classes are hardly told apart", "told apart"),
+        ("labels have 2 % of the say", "say"),
+        ("must have one value a row", "a row as a rate"),
+        ("the share of class 1", "share"),
+        ("the balance it was trained at", "balance"),
+    ],
+)
+def test_an_old_word_is_found(text: str, word: str) -> None:
+    assert [each.word for each in _phrases("docs/page.md", text, 1)] == [word]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the class balance moves",
+        "they share no row",
+        "it says that a row is wrong",
+        "score a row",
+        "works the same way",
+    ],
+)
+def test_usual_english_is_not(text: str) -> None:
+    assert list(_phrases("docs/page.md", text, 1)) == []
+
+
+def test_names_are_read_part_by_part() -> None:
+    assert identifier_parts("n_LabelShares") == {"n", "label", "shares"}
