@@ -47,7 +47,7 @@ class VotingPeer(CompiledTracker):
         self._training = start if training is None else as_prior(training, n_classes=start.size)
         return self._lay_out(start)
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         votes = np.argmax(rows + np.log(self._training), axis=1).astype(np.int64)
         self._follow(votes, priors)
 

@@ -62,7 +62,7 @@ def test_refuses_numbers_outside_their_range(text: str) -> None:
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, np.nan, np.inf, "0.5", None, True, [0.5], 10**400])
 @pytest.mark.parametrize("build", [RecallFloor, PrecisionFloor, AlertBudget])
-def test_refuses_bad_shares(build: type, bad: object) -> None:
+def test_refuses_fractions_outside_their_range(build: type, bad: object) -> None:
     with pytest.raises(InvalidInputError, match="must"):
         build(bad)
 
@@ -84,7 +84,7 @@ def test_refuses_bad_betas(bad: object) -> None:
         {"name": "fbeta", "beta": "2"},
         {"name": "fbeta", "beta": 0},
         {"name": "recall", "recall": 0.9, "more": 1},
-        {"name": "budget", "share": None},
+        {"name": "budget", "rate": None},
         {"name": "cost"},
         {"name": "cost", "matrix": [[0, 1]], "classes": None},
         {"name": "cost", "matrix": [[0, 1], [1]], "classes": None},

@@ -530,12 +530,12 @@ def changed(state: dict[str, Any], field: str, index: tuple[int, ...], value: An
 
 
 DAMAGES: list[tuple[str, tuple[int, ...], Any]] = [
-    ("guard.watched", (0,), -1),
-    ("guard.watched", (0,), 500),
-    ("guard.watched", (1,), -1),
-    ("guard.watched", (0,), 1.5),
+    ("guard.seen", (0,), -1),
+    ("guard.seen", (0,), 500),
+    ("guard.seen", (1,), -1),
+    ("guard.seen", (0,), 1.5),
     ("guard.information", (0, 0, 0), -1.0),
-    ("guard.own", (0, 1, 0), -1.0),
+    ("guard.squares", (0, 1, 0), -1.0),
     ("labels.weights", (0,), -0.1),
     ("labels.weights", (0,), 0.9),
     ("labels.counts", (1, 1), -1.0),
@@ -653,3 +653,20 @@ def test_a_state_handed_out_is_a_copy() -> None:
         if values:
             values[0] = 99.0
     assert tracker.state() == before
+
+
+def test_summarises_what_labels_have_shown_and_nothing_before_the_first() -> None:
+    tracker = SafeTracker([0.8, 0.2])
+    tracker.update_many([[0.0, -2.0]] * 100)
+    assert tracker.label_summary() is None
+    for _ in range(30):
+        tracker.feedback([0.0, -2.0], 0)
+    summary, state = tracker.label_summary(), tracker.state()["memory"]
+    assert summary is not None
+    assert summary.n_labels == 30
+    assert summary.label_weight == tracker.label_weight
+    assert summary.recalibration_weight == pytest.approx(sum(state["labels.weights"][-2:]), rel=1e-12)
+    assert (summary.slope, summary.counts.tolist()) == (state["labels.maps"][0][0], state["labels.counts"][1])
+    assert summary.slope_sd < 0.15  # the standard deviation it started with
+    assert summary.unlabelled_prior.tolist() == state["slow.prior"]
+    assert (tracker.lead, tracker.start_prior.tolist()) == ("slow", [0.8, 0.2])

@@ -27,18 +27,18 @@ class ReferenceGuard:
 
     def __init__(self, start: FloatArray, known: ViewReference, *, may_admit: bool) -> None:
         self.start, self.known, self.may_admit = start, known, may_admit
-        self.watched = [1] if start.size == 2 else list(range(start.size))
-        shape = (2, known.n_views + 1, len(self.watched))  # (R, W, C)
-        self.shifts, self.information, self.own, self.shared = (np.zeros(shape) for _ in range(4))
+        self.monitored = [1] if start.size == 2 else list(range(start.size))
+        shape = (2, known.n_views + 1, len(self.monitored))  # (R, W, C)
+        self.shifts, self.information, self.squares, self.products = (np.zeros(shape) for _ in range(4))
         self.scores: list[FloatArray] = []  # of the block so far, each (R, W, C)
         self.references: list[FloatArray] = []
-        self.bounds = np.zeros((len(self.watched), 2))
+        self.bounds = np.zeros((len(self.monitored), 2))
         self.disagreement, self.quiet = 0.0, 0
 
     def hold_back(self, slow: FloatArray, fast: FloatArray) -> FloatArray:
         tracked = fast if self.may_admit and self.quiet >= 10 else slow
         guarded = tracked.copy()
-        for c, k in enumerate(self.watched):
+        for c, k in enumerate(self.monitored):
             table = self.known.sensitivity[c]
             drift = max(np.interp(tracked[k], GRID, table), np.interp(self.start[k], GRID, table))
             move = arc(tracked[k]) - arc(self.start[k])
@@ -52,15 +52,15 @@ class ReferenceGuard:
 
     def absorb(self, opinions: FloatArray, fast: FloatArray) -> None:
         """Take in one row's log ratios by the model and by its views, (W, K)."""
-        ratios = np.empty((len(opinions), len(self.watched)))
-        for c, k in enumerate(self.watched):
+        ratios = np.empty((len(opinions), len(self.monitored)))
+        for c, k in enumerate(self.monitored):
             rest = np.delete(fast, k) / np.delete(fast, k).sum()
             others = np.log(np.exp(np.delete(opinions, k, axis=1)) @ rest)
             ratios[:, c] = np.exp(np.clip(opinions[:, k] - others, -30.0, 30.0))
-        x = np.clip(arc(fast[self.watched]) + self.shifts, 2e-3, np.pi / 2 - 2e-3)
+        x = np.clip(arc(fast[self.monitored]) + self.shifts, 2e-3, np.pi / 2 - 2e-3)
         # d/dx log(1 + sin(x)^2 (ratio - 1))
         self.scores.append(2 * np.sin(x) * np.cos(x) * (ratios - 1) / (1 + np.sin(x) ** 2 * (ratios - 1)))
-        self.references.append(fast[self.watched])
+        self.references.append(fast[self.monitored])
         if len(self.scores) == 500:
             self._end_block()
 
@@ -72,19 +72,19 @@ class ReferenceGuard:
         products = (scores * scores[:, :, :1]).sum(axis=0)
         floor = np.maximum(self.known.least_information, 1e-12)
         self.information = np.maximum(kept * self.information + squares, floor)
-        self.own = kept**2 * self.own + (scores**2).sum(axis=0)
-        self.shared = kept**2 * self.shared + products
+        self.squares = kept**2 * self.squares + (scores**2).sum(axis=0)
+        self.products = kept**2 * self.products + products
         step = np.clip(scores.sum(axis=0) / self.information, -0.2, 0.2)
         self.shifts = np.clip(self.shifts + step, -1.2, 1.2)
-        influence = self.own / self.information**2
-        both = self.shared / (self.information * self.information[:, :1])
+        influence = self.squares / self.information**2
+        both = self.products / (self.information * self.information[:, :1])
         variance = np.maximum(influence[:, 1:] + influence[:, :1] - 2 * both[:, 1:], 0.0)
         expected = np.array(
             [
                 [np.interp(level[c], GRID, table) for c, table in enumerate(tables)]
                 for tables in self.known.expected.transpose(1, 0, 2)
             ]
-        ).reshape(self.known.n_views, len(self.watched))
+        ).reshape(self.known.n_views, len(self.monitored))
         apart = self.shifts[:, 1:] - self.shifts[:, :1] - expected
         deviation = np.sqrt(variance + self.known.noise + 1e-12)
         excess = np.sign(apart) * np.maximum(abs(apart) - deviation, 0.0)
@@ -172,10 +172,10 @@ def test_the_kernel_equals_the_reference(n_classes: int, may_admit: bool, larges
     assert any(admitted) or largest > 4.0  # sure rows at the edges raise alarms: see below
     assert not admitted[-1]
     assert reference.bounds.any()
-    for field in ("shifts", "information", "own", "shared", "bounds"):
+    for field in ("shifts", "information", "squares", "products", "bounds"):
         np.testing.assert_allclose(getattr(memory, field), getattr(reference, field), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(memory.disagreement, reference.disagreement, rtol=1e-9)
-    assert memory.watched.tolist() == [len(reference.scores), reference.quiet] == [200, 0]
+    assert memory.seen.tolist() == [len(reference.scores), reference.quiet] == [200, 0]
 
 
 def parting_views(largest: float) -> tuple[FloatArray, FloatArray]:
@@ -240,7 +240,7 @@ def parted_by(noise: float) -> SafeTracker:
     drawn = classes.draw(np.full(500, 0.5), random_state=19)
     known = ViewReference(np.zeros((1, 1, 12)), np.zeros((1, 12)), np.full((1, 1), noise), np.full((2, 1), 300.0))
     state = SafeTracker(0.3, view_reference=known).state()
-    state["memory"]["guard.watched"] = [0, 12]
+    state["memory"]["guard.seen"] = [0, 12]
     tracker = SafeTracker.from_state(state)
     assert tracker.admitted
     tracker.update_many(drawn.log_ratios, views=drawn.log_ratios[:, None] - np.array([0.0, 1.0]))
@@ -249,7 +249,7 @@ def parted_by(noise: float) -> SafeTracker:
         bank.update_many(drawn.log_ratios)
     reference = ReferenceGuard(np.array([0.7, 0.3]), known, may_admit=True)
     memory = tracker.state()["memory"]
-    reference.bounds, reference.quiet = np.array(memory["guard.bounds"]), memory["guard.watched"][1]
+    reference.bounds, reference.quiet = np.array(memory["guard.bounds"]), memory["guard.seen"][1]
     np.testing.assert_allclose(tracker.prior, reference.hold_back(slow.prior, fast.prior), rtol=1e-12)
     return tracker
 
@@ -263,7 +263,7 @@ def test_an_alarm_is_a_disagreement_beyond_four_deviations_and_takes_fast_memori
     for disagreement, watched in ((3.999, [0, 13]), (4.001, [0, 0])):
         tracker = parted_by(float(apart / disagreement**2 - variance))
         np.testing.assert_allclose(tracker.disagreement, disagreement, rtol=1e-6)
-        assert tracker.state()["memory"]["guard.watched"] == watched
+        assert tracker.state()["memory"]["guard.seen"] == watched
         assert tracker.admitted == (disagreement < ALARM)
 
 
@@ -290,7 +290,7 @@ def test_what_is_guarded_lies_between_the_start_and_what_was_tracked(n_classes: 
 
 def test_an_excess_beyond_the_move_takes_all_of_it_back_and_none_of_it_leaves_it_alone() -> None:
     start, tracked, nothing = np.array([0.9, 0.1]), np.array([0.6, 0.4]), np.empty((0, 2))
-    known = ViewReference.nobody(2)
+    known = ViewReference.empty(2)
     for bounds, expected in (((-1.0, 0.0), 0.1), ((0.0, 1.0), 0.4), ((0.0, 0.0), 0.4), ((-1e-3, 0.0), 0.399)):
         memory, guarded = GuardMemory.empty(1, 2), np.empty((1, 2))
         memory.bounds[:] = bounds
@@ -380,7 +380,7 @@ def test_rows_without_views_do_not_count() -> None:
             assert after == before
         else:
             tracker.update_many(drawn.log_ratios[part], views=views[part])
-    assert tracker.state()["memory"]["guard.watched"] == [0, 3]  # 1,500 of the rows had views
+    assert tracker.state()["memory"]["guard.seen"] == [0, 3]  # 1,500 of the rows had views
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -434,5 +434,5 @@ def test_a_weak_classifier_never_admits_fast_memories() -> None:
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
     tracker = SafeTracker(0.1, view_reference=known)
     tracker.update_many(drawn.log_ratios, views=views)
-    assert tracker.state()["memory"]["guard.watched"][1] >= QUIET_BLOCKS
+    assert tracker.state()["memory"]["guard.seen"][1] >= QUIET_BLOCKS
     assert not tracker.admitted

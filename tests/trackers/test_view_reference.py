@@ -110,7 +110,7 @@ def test_every_figure_is_rounded_to_six_digits(n_classes: int) -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_they_come_back_from_json_as_they_were(n_classes: int) -> None:
-    for known in (ViewReference.of_model(fitted(n_classes)), ViewReference.nobody(n_classes)):
+    for known in (ViewReference.of_model(fitted(n_classes)), ViewReference.empty(n_classes)):
         text = json.dumps(known.to_json(), allow_nan=False)
         back = ViewReference.from_json(json.loads(text), n_classes=n_classes)
         for field in FIELDS:
@@ -161,7 +161,7 @@ def test_a_transposed_table_is_refused() -> None:
 
 
 def test_tables_of_views_are_refused_where_there_are_none() -> None:
-    described = ViewReference.nobody(2).to_json()
+    described = ViewReference.empty(2).to_json()
     with pytest.raises(InvalidStateError):
         ViewReference.from_json({**described, "expected": [[[5.0]]], "noise": [[-1.0]]}, n_classes=2)
 
@@ -196,7 +196,7 @@ def test_a_tracker_for_a_model_listens_to_its_views() -> None:
     assert tracker.n_views == 4
     X = np.zeros((3, 4))
     tracker.update_many(model.score(X).log_ratios, views=model.score(X).views)
-    assert tracker.state()["memory"]["guard.watched"] == [3, 0]
+    assert tracker.state()["memory"]["guard.seen"] == [3, 0]
     restored = SafeTracker.from_state(json.loads(json.dumps(tracker.state())))
     assert restored.state() == tracker.state()
 

@@ -82,7 +82,7 @@ def policy_words(policy: Policy) -> str:  # noqa: PLR0911  # one a policy
         case "precision":
             return f"The threshold is the lowest at which {percent(settings['precision'])} of the alerts are right."
         case "budget":
-            return f"The threshold alerts at most {percent(settings['share'])} of all rows."
+            return f"The threshold alerts at most {percent(settings['rate'])} of all rows."
         case _:
             return f"The threshold is set by the policy {escaped(policy.name)}."
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.policies.operating_curve import OperatingCurve
-from obil.policies.settings import as_share
+from obil.policies.settings import as_fraction
 from obil.policies.threshold_table import ThresholdTable, grid_priors
 from obil.serving.holdout import Holdout
 
@@ -16,7 +16,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class AlertBudget:
-    """Take the lowest threshold whose expected share of alerts, P TPR + (1-P) FPR, is at most `share`.
+    """Take the lowest threshold whose expected alert rate, P TPR + (1-P) FPR, is at most `rate`.
 
     A budget smaller than one held-out row can show is unreachable: nothing is alerted.
 
@@ -26,18 +26,18 @@ class AlertBudget:
     array([ 0., inf])
     """
 
-    share: float
+    rate: float
     name: ClassVar[str] = "budget"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "share", as_share("share", self.share))
+        object.__setattr__(self, "rate", as_fraction("rate", self.rate))
 
     def choose(self, curve: OperatingCurve, positive_priors: FloatArray) -> FloatArray:
         """Return the lowest log threshold within the budget at each prior (n,), (n,)."""
         priors = positive_priors[:, None]
         alerts = priors * curve.true_positive_rates + (1.0 - priors) * curve.false_positive_rates  # (n, m)
         # alerts rise along the curve from 0: the last within the budget comes before the first beyond it
-        within = np.sum(alerts <= self.share + ROUNDING, axis=1) - 1
+        within = np.sum(alerts <= self.rate + ROUNDING, axis=1) - 1
         found: FloatArray = curve.log_thresholds[within]
         return found
 
@@ -48,4 +48,4 @@ class AlertBudget:
 
     def to_json(self) -> dict[str, Any]:
         """Return the name and the settings as plain JSON values."""
-        return {"name": self.name, "share": self.share}
+        return {"name": self.name, "rate": self.rate}

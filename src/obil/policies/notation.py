@@ -18,7 +18,7 @@ _SETTING: dict[str, tuple[str, Callable[..., Policy]]] = {
     FBetaPolicy.name: ("beta", FBetaPolicy),
     RecallFloor.name: ("recall", RecallFloor),
     PrecisionFloor.name: ("precision", PrecisionFloor),
-    AlertBudget.name: ("share", AlertBudget),
+    AlertBudget.name: ("rate", AlertBudget),
 }
 _NAMES = sorted([*_SETTING, CostPolicy.name, GMeanPolicy.name])
 
@@ -51,7 +51,7 @@ def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
     >>> policy_from_text("f1")
     FBetaPolicy(beta=1.0)
     >>> policy_from_text("budget:0.01")
-    AlertBudget(share=0.01)
+    AlertBudget(rate=0.01)
     """
     name, colon, value = text.strip().lower().partition(":")
     if not colon:

@@ -7,7 +7,7 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.policies.operating_curve import OperatingCurve
-from obil.policies.settings import as_share
+from obil.policies.settings import as_fraction
 from obil.policies.threshold_table import ThresholdTable, grid_priors
 from obil.serving.holdout import Holdout
 
@@ -35,7 +35,7 @@ class PrecisionFloor:
     name: ClassVar[str] = "precision"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "precision", as_share("precision", self.precision))
+        object.__setattr__(self, "precision", as_fraction("precision", self.precision))
 
     def choose(self, curve: OperatingCurve, positive_priors: FloatArray) -> FloatArray:
         """Return the lowest log threshold that meets the floor at each prior (n,), or +inf, (n,)."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.policies.operating_curve import OperatingCurve
-from obil.policies.settings import as_share
+from obil.policies.settings import as_fraction
 from obil.policies.threshold_table import ThresholdTable, grid_priors
 from obil.serving.holdout import Holdout
 
@@ -28,7 +28,7 @@ class RecallFloor:
     name: ClassVar[str] = "recall"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "recall", as_share("recall", self.recall))
+        object.__setattr__(self, "recall", as_fraction("recall", self.recall))
 
     def choose(self, curve: OperatingCurve, positive_priors: FloatArray) -> FloatArray:
         """Return the highest log threshold that reaches the recall, once for each prior (n,), (n,)."""

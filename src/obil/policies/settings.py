@@ -27,10 +27,10 @@ def as_number(name: str, value: object) -> float:
     return number
 
 
-def as_share(name: str, value: object) -> float:
+def as_fraction(name: str, value: object) -> float:
     """Return a number strictly between 0 and 1.
 
-    >>> as_share("recall", 0.9)
+    >>> as_fraction("recall", 0.9)
     0.9
     """
     number = as_number(name, value)

@@ -90,7 +90,7 @@ class Algorithm2(CompiledTracker):
             seen=np.zeros(1, dtype=np.int64),
         )
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         settings = self._settings
         _run_algorithm2(
             rows,

@@ -131,7 +131,7 @@ class BayesBank(CompiledTracker):
             seen=np.zeros(2, dtype=np.int64),
         )
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _run_bank(rows, priors, self._start_counts, self._kept, self._floors, *self._memory)
 
     def _check_memory(self) -> None:

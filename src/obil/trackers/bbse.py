@@ -87,7 +87,7 @@ class BBSE(CompiledTracker):
         votes = np.zeros((self._settings["window"], start.size))
         return BBSEMemory(start.copy(), votes, np.zeros(start.size), np.zeros(1, dtype=np.int64))
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _run_bbse(rows, priors, self._inverse, self._log_training, self._settings["soft"], *self._memory)
 
     def _check_memory(self) -> None:

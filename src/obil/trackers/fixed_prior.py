@@ -27,5 +27,5 @@ class FixedPrior(CompiledTracker):
     def _begin(self, start: FloatArray) -> FixedMemory:
         return FixedMemory(start.copy())
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         priors[:] = self._memory.prior

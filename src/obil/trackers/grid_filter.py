@@ -87,7 +87,7 @@ class GridFilter(CompiledTracker):
             seen=np.zeros(1, dtype=np.int64),
         )
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _run_grid(rows, priors, self._points, self._start_weights, self._rates, *self._memory)
 
     def _check_memory(self) -> None:

@@ -35,7 +35,7 @@ class OnlineEM(CompiledTracker):
     def _begin(self, start: FloatArray) -> EMMemory:
         return EMMemory(start.copy())
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _online_em(rows, priors, self._memory.prior, self._settings["rate"])
 
 

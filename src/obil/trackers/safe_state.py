@@ -37,9 +37,9 @@ def require_possible(guard: GuardMemory, labels: LabelMemory) -> None:
 
 
 def _require_possible_guard(guard: GuardMemory) -> None:
-    rows, blocks = guard.watched.tolist()
+    rows, blocks = guard.seen.tolist()
     positive = (
-        guard.information, LARGEST_TOTAL - guard.information, guard.own, guard.block[1],
+        guard.information, LARGEST_TOTAL - guard.information, guard.squares, guard.block[1],
         -guard.bounds[:, 0], guard.bounds[:, 1], guard.disagreement, guard.reference,
         LARGEST_SHIFT - np.abs(guard.shifts),
     )  # fmt: skip

@@ -24,6 +24,7 @@ from obil.trackers.label_experts import (
     priors_of_rows,
     start_precision,
 )
+from obil.trackers.label_summary import RECENT_LABELS, LabelSummary
 from obil.trackers.label_weight import label_weight_text, weight_of_labels
 from obil.trackers.labelled_interval import counted_interval, labelled_interval
 from obil.trackers.safe_state import SafeMemory, require_possible
@@ -154,6 +155,11 @@ class SafeTracker(CompiledTracker):
         return other
 
     @property
+    def lead(self) -> str:
+        """What decides before the first label: "slow", "fast" or "training"."""
+        return str(self._settings["lead"])
+
+    @property
     def n_views(self) -> int:
         """How many views of a row this tracker listens to."""
         self._started()
@@ -169,7 +175,7 @@ class SafeTracker(CompiledTracker):
     def admitted(self) -> bool:
         """Whether fast memories are trusted, as long as no label speaks."""
         self._started()
-        return self._may_admit and bool(self._memory.guard.watched[1] >= QUIET_BLOCKS)
+        return self._may_admit and bool(self._memory.guard.seen[1] >= QUIET_BLOCKS)
 
     @property
     def disagreement(self) -> float:
@@ -214,6 +220,22 @@ class SafeTracker(CompiledTracker):
         names += [f"label count, {_memory_name(memory)}" for memory in COUNT_MEMORIES]
         names += [f"recalibration, {_memory_name(memory)}" for memory in RECALIBRATION_MEMORIES]
         return dict(zip(names, self._memory.labels.weights.tolist(), strict=True))
+
+    def label_summary(self) -> LabelSummary | None:
+        """Return what the labels have shown so far; None before the first."""
+        if not self.n_labels:
+            return None
+        labels, n_priors = self._memory.labels, FAST + 1 + len(COUNT_MEMORIES)
+        recent = RECALIBRATION_MEMORIES.index(RECENT_LABELS)
+        return LabelSummary(
+            n_labels=self.n_labels,
+            label_weight=self.label_weight,
+            recalibration_weight=float(sum(labels.weights[n_priors:].tolist())),
+            slope=float(labels.maps[recent, 0]),
+            slope_sd=float(np.sqrt(np.linalg.inv(labels.precisions[recent])[0, 0])),
+            counts=labels.counts[COUNT_MEMORIES.index(RECENT_LABELS)].copy(),
+            unlabelled_prior=self._slow.prior,
+        )
 
     def feedback(
         self,
@@ -284,7 +306,7 @@ class SafeTracker(CompiledTracker):
     def _begin(self, start: FloatArray) -> SafeMemory:
         given, n_classes = self._given, start.size
         if given is None:
-            self._view_reference = ViewReference.nobody(n_classes)
+            self._view_reference = ViewReference.empty(n_classes)
         else:
             self._view_reference = (
                 given if isinstance(given, ViewReference) else ViewReference.from_json(given, n_classes=n_classes)
@@ -309,17 +331,17 @@ class SafeTracker(CompiledTracker):
         self._may_admit = self._settings["lead"] == "fast" or (self._view_reference.n_views > 0 and steady)
         guard = GuardMemory.empty(self._view_reference.n_views + 1, n_classes)
         if self._settings["lead"] == "fast":
-            guard.watched[1] = QUIET_BLOCKS
+            guard.seen[1] = QUIET_BLOCKS
         labels = LabelMemory.empty(n_classes)
         labels.weights[:] = self._start_weights
         labels.latest[:, 0] = 1.0
         labels.latest[:, 1:] = np.log(start[1:] / start[0])
         return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
-        self._vote(rows, priors, None)
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
+        self._update_rows(rows, priors, None)
 
-    def _vote(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:
+    def _update_rows(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:
         memory, labels = self._memory, self._memory.labels
         n_rows, n_classes = rows.shape
         n_views = self._view_reference.n_views
@@ -332,8 +354,8 @@ class SafeTracker(CompiledTracker):
         elif not views.flags.c_contiguous:
             views = np.ascontiguousarray(views)
         slow, fast, guarded = np.empty((3, n_rows + 1, n_classes))
-        self._slow._absorb(rows, slow)
-        self._fast._absorb(rows, fast)
+        self._slow._run_kernel(rows, slow)
+        self._fast._run_kernel(rows, fast)
         self._guard(rows, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,

@@ -80,7 +80,7 @@ class Memory(Protocol):
 class CompiledTracker:
     """Checks rows, runs the kernel, and saves and restores the memory: all but the mathematics.
 
-    A subclass passes its settings up, lays out its memory in `_begin` and calls its kernel in `_absorb`.
+    A subclass passes its settings up, lays out its memory in `_begin` and calls its kernel in `_run_kernel`.
     One row is a batch of one, through the same machine code, so batches and single rows agree bit for bit.
     """
 
@@ -99,13 +99,19 @@ class CompiledTracker:
         memory = self._begin(start)
         self._start, self._memory = start, memory
         nothing = np.empty((0, start.size))
-        self._absorb(nothing, nothing)  # compiles now, so that the first row does not wait
+        self._run_kernel(nothing, nothing)  # compiles now, so that the first row does not wait
         return self
 
     @property
     def n_classes(self) -> int:
         """The number of classes, K."""
         return int(self._started().prior.size)
+
+    @property
+    def start_prior(self) -> FloatArray:
+        """The prior that the tracker started from, (K,)."""
+        self._started()
+        return self._start.copy()
 
     @property
     def prior(self) -> FloatArray:
@@ -131,7 +137,7 @@ class CompiledTracker:
     def update_checked(self, row: FloatArray, views: FloatArray | None) -> FloatArray:
         """Do what `update` does with a row that was checked already."""
         priors = np.empty((1, row.size))
-        self._vote(row[None], priors, None if views is None else views[None])
+        self._update_rows(row[None], priors, None if views is None else views[None])
         before: FloatArray = priors[0]
         return before
 
@@ -139,7 +145,7 @@ class CompiledTracker:
         """Let rows (n, K) vote in order; return the prior *before* each row, (n, K)."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         priors = np.empty_like(rows)
-        self._vote(rows, priors, None if views is None else as_floats(views, "views"))
+        self._update_rows(rows, priors, None if views is None else as_floats(views, "views"))
         return priors
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
@@ -191,10 +197,10 @@ class CompiledTracker:
     def _begin(self, start: FloatArray) -> Memory:
         raise NotImplementedError
 
-    def _vote(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:  # few use views
-        self._absorb(rows, priors)
+    def _update_rows(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:  # few use views
+        self._run_kernel(rows, priors)
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         raise NotImplementedError
 
     def _check_memory(self) -> None:

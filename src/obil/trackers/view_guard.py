@@ -28,13 +28,13 @@ class GuardMemory(NamedTuple):
 
     shifts: FloatArray  # (R, W, C) how far each opinion's own prior lies from the reference
     information: FloatArray  # (R, W, C) on those shifts
-    own: FloatArray  # (R, W, C) squared scores, forgotten twice as fast: the variance of the shifts
-    shared: FloatArray  # (R, W, C) scores times those of the model itself
+    squares: FloatArray  # (R, W, C) squared scores, forgotten twice as fast: the variance of the shifts
+    products: FloatArray  # (R, W, C) scores times those of the model itself
     block: FloatArray  # (3, R, W, C) of the block so far: scores, their squares, their products
     reference: FloatArray  # (C,) the sum of the reference priors in the block so far
     bounds: FloatArray  # (C, 2) how far down and up the excess disagreement reaches
     disagreement: FloatArray  # (1,) the largest of the last block, in standard deviations
-    watched: IntArray  # (2,) rows in the block so far, blocks since the last alarm
+    seen: IntArray  # (2,) rows in the block so far, blocks since the last alarm
 
     @classmethod
     def empty(cls, n_opinions: int, n_classes: int) -> "GuardMemory":
@@ -44,13 +44,13 @@ class GuardMemory(NamedTuple):
         return cls(
             shifts=np.zeros(shape),
             information=np.zeros(shape),
-            own=np.zeros(shape),
-            shared=np.zeros(shape),
+            squares=np.zeros(shape),
+            products=np.zeros(shape),
             block=np.zeros((3, *shape)),
             reference=np.zeros(n_monitored),
             bounds=np.zeros((n_monitored, 2)),
             disagreement=np.zeros(1),
-            watched=np.zeros(2, dtype=np.int64),
+            seen=np.zeros(2, dtype=np.int64),
         )
 
 
@@ -70,13 +70,13 @@ def guard_rows(
     may_admit: bool,
     shifts: FloatArray,
     information: FloatArray,
-    own: FloatArray,
-    shared: FloatArray,
+    squares: FloatArray,
+    products: FloatArray,
     block: FloatArray,
     reference: FloatArray,
     bounds: FloatArray,
     disagreement: FloatArray,
-    watched: IntArray,
+    seen: IntArray,
     guarded: FloatArray,
 ) -> None:
     """Write the guarded prior before each of n rows, and the one after the last, (n + 1, K).
@@ -87,7 +87,7 @@ def guard_rows(
     n_views, n_monitored = views.shape[1], bounds.shape[0]
     ratios = np.empty(n_views + 1)
     for t in range(n_rows + 1):
-        admitted = may_admit and watched[1] >= QUIET_BLOCKS
+        admitted = may_admit and seen[1] >= QUIET_BLOCKS
         _hold_back(fast[t] if admitted else slow[t], start, grid, sensitivity, bounds, guarded[t])
         if t == n_rows or n_views == 0:
             continue
@@ -108,11 +108,11 @@ def guard_rows(
                     block[0, r, w, c] += score
                     block[1, r, w, c] += score * score
                     block[2, r, w, c] += score * main
-        watched[0] += 1
-        if watched[0] == BLOCK_ROWS:
+        seen[0] += 1
+        if seen[0] == BLOCK_ROWS:
             _end_block(
                 kept, grid, expected, noise, least_information,
-                shifts, information, own, shared, block, reference, bounds, disagreement, watched,
+                shifts, information, squares, products, block, reference, bounds, disagreement, seen,
             )  # fmt: skip
 
 
@@ -192,13 +192,13 @@ def _end_block(
     least_information: FloatArray,
     shifts: FloatArray,
     information: FloatArray,
-    own: FloatArray,
-    shared: FloatArray,
+    squares: FloatArray,
+    products: FloatArray,
     block: FloatArray,
     reference: FloatArray,
     bounds: FloatArray,
     disagreement: FloatArray,
-    watched: IntArray,
+    seen: IntArray,
 ) -> None:
     """Move each opinion's shift by one Newton step, and say anew how far the views disagree beyond their noise."""
     n_memories, n_opinions, n_monitored = shifts.shape
@@ -212,16 +212,16 @@ def _end_block(
                 information[r, w, c] = max(
                     kept[r] * information[r, w, c] + told, least_information[w, c], LEAST_VARIANCE
                 )
-                own[r, w, c] = kept[r] ** 2 * own[r, w, c] + block[1, r, w, c]
-                shared[r, w, c] = kept[r] ** 2 * shared[r, w, c] + block[2, r, w, c]
+                squares[r, w, c] = kept[r] ** 2 * squares[r, w, c] + block[1, r, w, c]
+                products[r, w, c] = kept[r] ** 2 * products[r, w, c] + block[2, r, w, c]
                 step = block[0, r, w, c] / information[r, w, c]
                 shift = shifts[r, w, c] + min(max(step, -LONGEST_STEP), LONGEST_STEP)
                 shifts[r, w, c] = min(max(shift, -LARGEST_SHIFT), LARGEST_SHIFT)
             main = information[r, 0, c]
             for w in range(1, n_opinions):
                 apart = shifts[r, w, c] - shifts[r, 0, c] - np.interp(level, grid, expected[c, w - 1])
-                variance = own[r, w, c] / information[r, w, c] ** 2 + own[r, 0, c] / main**2
-                variance -= 2.0 * shared[r, w, c] / (information[r, w, c] * main)
+                variance = squares[r, w, c] / information[r, w, c] ** 2 + squares[r, 0, c] / main**2
+                variance -= 2.0 * products[r, w, c] / (information[r, w, c] * main)
                 deviation = np.sqrt(max(variance, 0.0) + noise[w - 1, c] + LEAST_VARIANCE)
                 excess = max(abs(apart) - deviation, 0.0)
                 if apart < 0.0:
@@ -232,5 +232,5 @@ def _end_block(
         reference[c] = 0.0
     block[:] = 0.0
     disagreement[0] = largest
-    watched[0] = 0
-    watched[1] = 0 if largest > ALARM else watched[1] + 1
+    seen[0] = 0
+    seen[1] = 0 if largest > ALARM else seen[1] + 1

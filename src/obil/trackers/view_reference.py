@@ -44,14 +44,14 @@ class ViewReference:
         return np.array(GRID)
 
     @classmethod
-    def nobody(cls, n_classes: int) -> "ViewReference":
+    def empty(cls, n_classes: int) -> "ViewReference":
         """Return what is known where nothing is: no views, and no sensitivity."""
-        watched = 1 if n_classes == 2 else n_classes
+        n_monitored = 1 if n_classes == 2 else n_classes
         return cls(
-            np.zeros((watched, 0, len(GRID))),
-            np.zeros((watched, len(GRID))),
-            np.zeros((0, watched)),
-            np.zeros((1, watched)),
+            np.zeros((n_monitored, 0, len(GRID))),
+            np.zeros((n_monitored, len(GRID))),
+            np.zeros((0, n_monitored)),
+            np.zeros((1, n_monitored)),
         )
 
     @classmethod
@@ -67,12 +67,12 @@ class ViewReference:
             calibration_variance(calibrator, part, model.prior_)
             for calibrator, part in zip(calibrators, parts, strict=True)
         ]
-        watched = [1] if model.n_classes == 2 else list(range(model.n_classes))
-        expected = np.zeros((len(watched), len(opinions) - 1, len(GRID)))
-        sensitivity = np.zeros((len(watched), len(GRID)))
-        information = np.zeros((len(opinions), len(watched)))
-        variances = np.zeros((len(opinions), len(watched)))
-        for c, k in enumerate(watched):
+        monitored = [1] if model.n_classes == 2 else list(range(model.n_classes))
+        expected = np.zeros((len(monitored), len(opinions) - 1, len(GRID)))
+        sensitivity = np.zeros((len(monitored), len(GRID)))
+        information = np.zeros((len(opinions), len(monitored)))
+        variances = np.zeros((len(opinions), len(monitored)))
+        for c, k in enumerate(monitored):
             share = float(model.prior_[k])
             ratios = [_one_against_rest(part.log_ratios, model.prior_, k) for part in parts]
             for g, level in enumerate(GRID):
@@ -100,7 +100,7 @@ class ViewReference:
     @classmethod
     def from_json(cls, described: Mapping[str, Any], *, n_classes: int) -> "ViewReference":
         """Return the tables that gave these values, checked."""
-        watched = 1 if n_classes == 2 else n_classes
+        n_monitored = 1 if n_classes == 2 else n_classes
         try:
             names = ("expected", "sensitivity", "noise", "least_information")
             expected, sensitivity, noise, information = (np.asarray(described[n], dtype=np.float64) for n in names)
@@ -108,8 +108,13 @@ class ViewReference:
             raise InvalidStateError("the view_reference of a safe tracker are damaged") from None
         n_views = len(information) - 1 if information.ndim else -1
         if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
-            expected, noise = np.zeros((watched, 0, len(GRID))), np.zeros((0, watched))
-        shapes = [(watched, n_views, len(GRID)), (watched, len(GRID)), (n_views, watched), (n_views + 1, watched)]
+            expected, noise = np.zeros((n_monitored, 0, len(GRID))), np.zeros((0, n_monitored))
+        shapes = [
+            (n_monitored, n_views, len(GRID)),
+            (n_monitored, len(GRID)),
+            (n_views, n_monitored),
+            (n_views + 1, n_monitored),
+        ]
         arrays = (expected, sensitivity, noise, information)
         if [array.shape for array in arrays] != shapes:
             raise InvalidStateError("the view_reference of a safe tracker are damaged")

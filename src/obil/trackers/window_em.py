@@ -43,7 +43,7 @@ class WindowEM(CompiledTracker):
         likelihoods = np.zeros((self._settings["window"], start.size))
         return WindowMemory(start.copy(), likelihoods, np.zeros(1, dtype=np.int64))
 
-    def _absorb(self, rows: FloatArray, priors: FloatArray) -> None:
+    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _window_em(rows, priors, self._settings["max_iterations"], *self._memory)
 
     def _check_memory(self) -> None:
