@@ -124,8 +124,8 @@ def _prepared(model: OBILClassifier, rows: FloatArray) -> dict[str, Callable[[],
     """Return torch's forward passes of the members by chunk size, and one with the network that weighs them."""
     members = [member.fitted_network for member in model.members_]
     networks = [member.network for member in members]
-    weigher = getattr(model.model_.scorer, "weigher", None)
-    weights = [] if weigher is None else [_as_torch(weigher.network)]
+    gating = getattr(model.model_.scorer, "gating", None)
+    weights = [] if gating is None else [_as_torch(gating.network)]
     inputs = torch.from_numpy(members[0].scorer.features.encode(rows))
 
     def forward(chunk: int, run: list[torch.nn.Module]) -> None:

@@ -217,7 +217,7 @@ def served_differences(model: RatioModel, members: list[Any], rows: Any) -> dict
             outputs, log_ratios = arrays["outputs"], arrays["log_ratios"]
     trained = torch_outputs(members, rows)
     scores = [
-        scores_of_outputs(own, head=member.scorer.head, balance=member.scorer.balance)
+        scores_of_outputs(own, head=member.scorer.head, training_prior=member.scorer.training_prior)
         for own, member in zip(trained, members, strict=True)
     ]
     expected = model.calibrator.apply(np.mean(scores, axis=0))

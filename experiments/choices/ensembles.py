@@ -58,7 +58,7 @@ class _Fitted:
     """Members with what they say of honest rows, and the rows to measure by."""
 
     members: list[Member]
-    opinions: MemberScores
+    member_scores: MemberScores
     seconds: list[float]  # to fit each
     variance_seconds: list[float]  # to make its dropout passes
     honest: LabelledRows
@@ -82,7 +82,7 @@ class _Fitted:
             targets = target_ratios(10 if family == "undersample" else 5, ratio)
             plans = [Plan(NETWORK, target) for target in targets]
         marks = [time.process_time()]
-        members, opinions = fit_members(
+        members, member_scores = fit_members(
             rows,
             plans,
             [(inner.train, inner.test)],
@@ -92,7 +92,7 @@ class _Fitted:
             n_jobs=None,
             progress=lambda done, total: marks.append(time.process_time()),
         )
-        honest = rows.take(opinions.rows)
+        honest = rows.take(member_scores.rows)
         variances, passes = [], [time.process_time()]
         for member in members:
             networks = member.fitted_network is not None
@@ -102,7 +102,7 @@ class _Fitted:
             passes.append(time.process_time())
         return cls(
             members,
-            MemberScores(opinions.rows, opinions.scores, np.stack(variances, axis=1)),
+            MemberScores(member_scores.rows, member_scores.scores, np.stack(variances, axis=1)),
             np.diff(marks).tolist(),
             np.diff(passes).tolist(),
             honest,
@@ -114,16 +114,16 @@ class _Fitted:
     def measures(self, chosen: list[int], how: str) -> Measures:
         """Fuse the chosen members and calibrate on the honest rows; measure the test rows."""
         started = time.process_time()
-        variances = self.opinions.variances
-        opinions = MemberScores(
-            self.opinions.rows,
-            self.opinions.scores[:, chosen],
+        variances = self.member_scores.variances
+        member_scores = MemberScores(
+            self.member_scores.rows,
+            self.member_scores.scores[:, chosen],
             None if variances is None or how != "dropout" else variances[:, chosen],
         )
         members = [self.members[i] for i in chosen]
         honest = self.honest
         scorer, fused, _ = fuse(
-            how, members, opinions, honest.X, honest.labels, honest.weights, slope_sd=SLOPE_SD, seed=self.seed
+            how, members, member_scores, honest.X, honest.labels, honest.weights, slope_sd=SLOPE_SD, seed=self.seed
         )
         calibrator = fit_calibrator(fused, honest.labels, honest.weights)
         seconds = time.process_time() - started + sum(self.seconds[i] for i in chosen)

@@ -28,8 +28,8 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
     scores = model.model_.scores(rows)
     readings = {"": (1.0, 0.0)}
     if cell["loss"] == "printed_logistic":  # the paper reads (1+o)/2 as the posterior: twice the log odds that it has
-        balances = [member.fitted_network.scorer.balance for member in model.members_]
-        readings[", read as printed"] = (2.0, float(np.mean([np.log(b[1] / b[0]) for b in balances])))
+        training_priors = [member.fitted_network.scorer.training_prior for member in model.members_]
+        readings[", read as printed"] = (2.0, float(np.mean([np.log(b[1] / b[0]) for b in training_priors])))
     areas = [roc_auc_score(labels, member.scorer.scores(rows)[:, 1]) for member in model.members_]
     stuck = float(np.mean(np.array(areas) < LEAST_AREA))
     found: dict[str, Measures] = {}

@@ -41,7 +41,7 @@ def _logistic(
     features: FloatArray, labels: IntArray, problem: AssociatedProblem, fresh: FloatArray, _: int
 ) -> FloatArray:
     model = LogisticRegression(C=np.inf, max_iter=1_000).fit(features[problem.rows], labels[problem.rows])
-    return log_ratios_from_posterior(model.predict_proba(fresh), problem.balance)[:, 1]
+    return log_ratios_from_posterior(model.predict_proba(fresh), problem.training_prior)[:, 1]
 
 
 def measure_transfer(settings: Settings) -> Measured:

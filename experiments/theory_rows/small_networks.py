@@ -30,7 +30,7 @@ def fitted_log_ratios(
         train(network, data, loss=loss, settings=Training(epochs=15), rng=np.random.default_rng(seed))
         with torch.inference_mode():
             log_odds = loss.log_odds(network(torch.from_numpy(fresh.astype(np.float32)))[:, 0].double()).numpy()
-    ratios: FloatArray = log_odds - np.log(problem.balance[1] / problem.balance[0])
+    ratios: FloatArray = log_odds - np.log(problem.training_prior[1] / problem.training_prior[0])
     return ratios
 
 

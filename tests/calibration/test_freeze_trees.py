@@ -59,8 +59,8 @@ def fresh_rows(fitted_on: FloatArray, *, gaps: bool) -> FloatArray:
     return np.concatenate([labelled(300, 2, gaps=gaps, seed=1)[0], fitted_on[:200], 1e30 * np.sign(fitted_on[:20])])
 
 
-def probabilities_to_scores(probabilities: FloatArray, balance: FloatArray, floor: float) -> FloatArray:
-    logs = np.log(np.maximum(probabilities, floor) / balance)
+def probabilities_to_scores(probabilities: FloatArray, training_prior: FloatArray, floor: float) -> FloatArray:
+    logs = np.log(np.maximum(probabilities, floor) / training_prior)
     return logs - logs[:, :1]
 
 
@@ -81,7 +81,7 @@ def test_a_forest_scores_as_scikit_learns_own(kind: str, n_classes: int, gaps: b
     X, y = labelled(400, n_classes, gaps=gaps)
     settings, weights = weighing(y, how)
     fitted = FORESTS[kind](**settings).fit(X, y, weights)
-    frozen = freeze_trees(fitted, balance=shares(y), floor=1e-3)
+    frozen = freeze_trees(fitted, training_prior=shares(y), floor=1e-3)
     assert frozen is not None
     rows = fresh_rows(X, gaps=gaps)
     expected = probabilities_to_scores(fitted.predict_proba(rows), shares(y), 1e-3)
@@ -98,12 +98,12 @@ def test_a_booster_scores_as_scikit_learns_own(kind: str, n_classes: int, gaps: 
     X, y = labelled(400, n_classes, gaps=gaps)
     settings, weights = weighing(y, how)
     fitted = BOOSTERS[kind](**settings).fit(X, y, weights)
-    balance = shares(y)
-    frozen = freeze_trees(fitted, balance=balance)
+    training_prior = shares(y)
+    frozen = freeze_trees(fitted, training_prior=training_prior)
     assert frozen is not None
     rows = fresh_rows(X, gaps=gaps)
-    log_balance = np.log(balance / balance[0])
-    expected = scores_of_margins(fitted.decision_function(rows), n_classes) - log_balance
+    log_prior = np.log(training_prior / training_prior[0])
+    expected = scores_of_margins(fitted.decision_function(rows), n_classes) - log_prior
     np.testing.assert_allclose(frozen.scores(rows), expected, rtol=0.0, atol=1e-12)
 
 
@@ -111,7 +111,7 @@ def test_a_booster_scores_as_scikit_learns_own(kind: str, n_classes: int, gaps: 
 def test_a_gap_that_training_never_saw_goes_where_scikit_learn_sends_it(kind: str) -> None:
     X, y = labelled(400, 2, gaps=False)
     fitted = (FORESTS | BOOSTERS)[kind]().fit(X, y)
-    frozen = freeze_trees(fitted, balance=np.array([0.5, 0.5]), floor=1e-3)
+    frozen = freeze_trees(fitted, training_prior=np.array([0.5, 0.5]), floor=1e-3)
     assert frozen is not None
     rows = labelled(200, 2, gaps=True, seed=5)[0]
     expected = (
@@ -125,7 +125,7 @@ def test_a_gap_that_training_never_saw_goes_where_scikit_learn_sends_it(kind: st
 @pytest.mark.parametrize("kind", ["forest", "booster"])
 def test_a_row_scores_alike_to_the_bit_alone_and_across_chunks(kind: str) -> None:
     X, y = labelled(CHUNK_ROWS + 1, 3, gaps=True)
-    frozen = freeze_trees((FORESTS | BOOSTERS)[kind]().fit(X, y), balance=shares(y), floor=1e-3)
+    frozen = freeze_trees((FORESTS | BOOSTERS)[kind]().fit(X, y), training_prior=shares(y), floor=1e-3)
     assert frozen is not None
     together = frozen.scores(X)
     for n in (CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1):
@@ -137,7 +137,7 @@ def test_a_row_scores_alike_to_the_bit_alone_and_across_chunks(kind: str) -> Non
 @pytest.mark.parametrize("kind", ["forest", "extra trees", "booster"])
 def test_frozen_trees_come_back_to_the_last_bit(kind: str) -> None:
     X, y = labelled(300, 3, gaps=True)
-    frozen = freeze_trees((FORESTS | BOOSTERS)[kind]().fit(X, y), balance=shares(y), floor=1e-3)
+    frozen = freeze_trees((FORESTS | BOOSTERS)[kind]().fit(X, y), training_prior=shares(y), floor=1e-3)
     assert frozen is not None
     again = TreeScorer.rebuild(frozen.describe(), frozen.arrays())
     assert again.scores(X).tobytes() == frozen.scores(X).tobytes()
@@ -148,7 +148,7 @@ def test_a_forest_sees_numbers_in_float32_as_scikit_learn_does() -> None:
     X = np.array([[1.0], [1.0 + 1e-12], [2.0], [2.0 - 1e-12]] * 10)
     y = np.array([0, 1, 1, 0] * 10)
     fitted = RandomForestClassifier(3, random_state=0).fit(X, y)
-    frozen = freeze_trees(fitted, balance=np.array([0.5, 0.5]), floor=1e-3)
+    frozen = freeze_trees(fitted, training_prior=np.array([0.5, 0.5]), floor=1e-3)
     assert frozen is not None
     expected = probabilities_to_scores(fitted.predict_proba(X), np.array([0.5, 0.5]), 1e-3)
     np.testing.assert_allclose(frozen.scores(X), expected, atol=1e-12)
@@ -187,20 +187,20 @@ def other(estimator: Any) -> Any:
     ],
 )
 def test_what_has_no_frozen_form_gives_none(make: Any) -> None:
-    assert freeze_trees(make(), balance=np.array([0.5, 0.5])) is None
+    assert freeze_trees(make(), training_prior=np.array([0.5, 0.5])) is None
 
 
 @pytest.mark.parametrize("kind", ["forest", "booster"])
 def test_a_balance_of_other_classes_gives_none(kind: str) -> None:
     fitted = (FORESTS | BOOSTERS)[kind]().fit(*labelled(200, 3, gaps=False))
-    assert freeze_trees(fitted, balance=np.array([0.5, 0.5])) is None
+    assert freeze_trees(fitted, training_prior=np.array([0.5, 0.5])) is None
 
 
 def test_freezing_changes_nothing_in_the_estimator() -> None:
     X, y = labelled(200, 2, gaps=True)
     fitted = HistGradientBoostingClassifier(max_iter=4).fit(X, y)
     before = copy.deepcopy(fitted).predict_proba(X)
-    freeze_trees(fitted, balance=np.array([0.5, 0.5]))
+    freeze_trees(fitted, training_prior=np.array([0.5, 0.5]))
     assert fitted.predict_proba(X).tobytes() == before.tobytes()
 
 
@@ -208,7 +208,7 @@ def test_freezing_changes_nothing_in_the_estimator() -> None:
 @pytest.mark.parametrize("n", [1, 3])
 def test_infinity_and_rows_of_another_width_are_refused(bad: float, n: int) -> None:
     X, y = labelled(100, 2, gaps=False)
-    frozen = freeze_trees(BOOSTERS["booster of stumps"]().fit(X, y), balance=shares(y))
+    frozen = freeze_trees(BOOSTERS["booster of stumps"]().fit(X, y), training_prior=shares(y))
     assert frozen is not None
     rows = X[:n].copy()
     rows[-1, -1] = bad

@@ -483,7 +483,7 @@ class TestNetworks:
         model = OBILClassifier(random_state=0, n_members=2, cv=2).fit(stream.features, stream.labels)
         kinds = [type(member.scorer).__name__ for member in model.members_]
         assert kinds == ["DenseScorer"] * 3 + ["TreeScorer"] * 5
-        assert model.model_.scorer.shares.sum() == pytest.approx(1.0)
+        assert model.model_.scorer.weights.sum() == pytest.approx(1.0)
         save(model, tmp_path / "model")
         loaded = load(tmp_path / "model")
         assert np.array_equal(loaded.log_ratios(stream.features), model.log_ratios(stream.features))

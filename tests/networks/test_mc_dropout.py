@@ -17,11 +17,11 @@ from obil.serving.heads import scores_of_outputs
 
 
 def tanh_scores(outputs: FloatArray) -> FloatArray:
-    return scores_of_outputs(outputs, head="tanh", balance=[0.9, 0.1])
+    return scores_of_outputs(outputs, head="tanh", training_prior=[0.9, 0.1])
 
 
 def softmax_scores(outputs: FloatArray) -> FloatArray:
-    return scores_of_outputs(outputs, head="softmax", balance=[0.5, 0.3, 0.2])
+    return scores_of_outputs(outputs, head="softmax", training_prior=[0.5, 0.3, 0.2])
 
 
 def inputs(n: int, width: int = 3) -> torch.Tensor:

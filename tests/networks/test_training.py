@@ -60,10 +60,10 @@ def trained(
     return network
 
 
-def scores(network: nn.Module, at: FloatArray, head: str, balance: list[float]) -> FloatArray:
+def scores(network: nn.Module, at: FloatArray, head: str, training_prior: list[float]) -> FloatArray:
     with torch.inference_mode():
         outputs = network(torch.from_numpy(at.astype(np.float32))).double().numpy()
-    return scores_of_outputs(outputs, head=head, balance=balance)
+    return scores_of_outputs(outputs, head=head, training_prior=training_prior)
 
 
 GRID = np.linspace(-1.0, 3.0, 41)[:, None]  # one standard deviation beyond both means
@@ -78,7 +78,7 @@ def test_a_tanh_unit_finds_the_ratio_of_two_normal_classes(loss: str) -> None:
     slope = 1.0 if loss != "cross_entropy" else named_loss("cross_entropy").log_odds_slope / 2.0
     with torch.inference_mode():
         z = slope * network(torch.from_numpy(GRID.astype(np.float32))).double().numpy()
-    found = scores_of_outputs(z, head="tanh", balance=[1.0 - share, share])[:, 1]
+    found = scores_of_outputs(z, head="tanh", training_prior=[1.0 - share, share])[:, 1]
     errors = abs(found - PAIR.log_ratios(GRID)[:, 1])
     assert errors.mean() < 0.3
     assert errors.max() < 0.9
@@ -92,8 +92,8 @@ def test_three_classes_find_their_ratios(loss: str, head: str) -> None:
     stream = LINE.draw(np.tile([0.5, 0.3, 0.2], (12_000, 1)), random_state=0)
     network = trained(as_rows(stream.features, stream.labels), loss, width=3)
     at = np.linspace(-1.0, 1.0, 21)[:, None]
-    balance = (np.bincount(stream.labels) / len(stream.labels)).tolist()
-    errors = abs(scores(network, at, head, balance) - LINE.log_ratios(at))
+    training_prior = (np.bincount(stream.labels) / len(stream.labels)).tolist()
+    errors = abs(scores(network, at, head, training_prior) - LINE.log_ratios(at))
     assert errors.mean() < 0.35
 
 

@@ -60,7 +60,7 @@ def test_has_the_ratio_asked_for(method: str, ratio: float) -> None:
     problem = associated_problem(labels, ratio=ratio, n_classes=2, method=method, random_state=0)
     size = sizes(problem, labels)
     assert size[0] / size[1] == pytest.approx(ratio, rel=1e-9)
-    np.testing.assert_allclose(problem.balance, [ratio / (1 + ratio), 1 / (1 + ratio)], rtol=1e-9)
+    np.testing.assert_allclose(problem.training_prior, [ratio / (1 + ratio), 1 / (1 + ratio)], rtol=1e-9)
     assert problem.ratio == ratio
 
 
@@ -127,19 +127,19 @@ def test_the_balance_is_that_of_its_own_rows_to_the_last_row() -> None:
     for method in METHODS:
         problem = associated_problem(labels, ratio=1.5, n_classes=2, method=method, random_state=0)
         size = sizes(problem, labels)
-        np.testing.assert_allclose(problem.balance, size / size.sum(), rtol=1e-12)
+        np.testing.assert_allclose(problem.training_prior, size / size.sum(), rtol=1e-12)
     thinned = associated_problem(labels, ratio=1.5, n_classes=2, random_state=0)
-    assert thinned.balance.tolist() == [8 / 13, 5 / 13]  # 7.5 rows cannot be drawn
+    assert thinned.training_prior.tolist() == [8 / 13, 5 / 13]  # 7.5 rows cannot be drawn
 
 
 def test_the_cost_weight_is_in_the_balance_once() -> None:
     labels = classes(40, 10)
     problem = associated_problem(labels, ratio=4, n_classes=2, negative_weight=3.0)
-    np.testing.assert_allclose(problem.balance, [12 / 13, 1 / 13])
-    np.testing.assert_allclose(problem.balance_at(3.0), problem.balance)
-    np.testing.assert_allclose(problem.balance_at(1.0), [0.8, 0.2])
+    np.testing.assert_allclose(problem.training_prior, [12 / 13, 1 / 13])
+    np.testing.assert_allclose(problem.training_prior_at(3.0), problem.training_prior)
+    np.testing.assert_allclose(problem.training_prior_at(1.0), [0.8, 0.2])
     plain = associated_problem(labels, ratio=4, n_classes=2)
-    np.testing.assert_allclose(plain.balance_at(3.0), problem.balance)
+    np.testing.assert_allclose(plain.training_prior_at(3.0), problem.training_prior)
     assert (problem.weights == 1.0).all()  # the loss weighs, not the rows
 
 
@@ -152,7 +152,7 @@ def test_population_weights_multiply_and_rows_without_weight_are_left_out(method
     assert problem.rows.min() >= 100
     size = sizes(problem, labels)
     assert size[0] / size[1] == pytest.approx(3.0, rel=0.05)  # whole rows
-    np.testing.assert_allclose(problem.balance, size / size.sum())
+    np.testing.assert_allclose(problem.training_prior, size / size.sum())
     if method != "weight":
         assert (problem.weights == weights[problem.rows]).all()
     assert class_ratio(labels, n_classes=2, sample_weight=weights) > class_ratio(labels, n_classes=2)
@@ -183,8 +183,8 @@ def test_every_class_keeps_a_row_and_the_balance_is_a_distribution(
     labels = classes(*counts)
     problem = associated_problem(labels, ratio=ratio, n_classes=len(counts), method=method, random_state=seed)
     assert set(labels[problem.rows].tolist()) == set(range(len(counts)))
-    assert problem.balance.sum() == pytest.approx(1.0)
-    assert (problem.balance > 0.0).all()
+    assert problem.training_prior.sum() == pytest.approx(1.0)
+    assert (problem.training_prior > 0.0).all()
     assert (np.diff(problem.rows) >= 0).all()
 
 

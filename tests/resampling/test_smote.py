@@ -61,10 +61,10 @@ def test_a_fit_that_knows_the_truth_shows_no_distortion() -> None:
     classes = GaussianClasses(np.array([[0.0], [2.0], [4.0]]), np.eye(1))
 
     def truth(features: FloatArray, labels: IntArray, weights: FloatArray):
-        log_balance = np.log(np.bincount(labels, weights=weights))
+        log_prior = np.log(np.bincount(labels, weights=weights))
 
         def posteriors(fresh: FloatArray) -> FloatArray:
-            joint = np.exp(classes.log_ratios(fresh) + log_balance)
+            joint = np.exp(classes.log_ratios(fresh) + log_prior)
             return joint / joint.sum(axis=1, keepdims=True)
 
         return posteriors
@@ -88,7 +88,7 @@ def test_keeps_the_rows_and_adds_what_lies_between_them() -> None:
     problem = smote_problem(features, labels, ratio=2, random_state=0)
     np.testing.assert_array_equal(problem.features[:130], features)
     assert np.bincount(problem.labels).tolist() == [100, 50, 50]
-    assert problem.balance.tolist() == [0.5, 0.25, 0.25]
+    assert problem.training_prior.tolist() == [0.5, 0.25, 0.25]
     for k in (1, 2):
         own = features[labels == k]
         made = problem.features[130:][problem.labels[130:] == k]

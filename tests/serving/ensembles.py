@@ -87,7 +87,7 @@ def stump_forest(n_classes: int = 2, seed: int = 0) -> TreeScorer:
         missing_left=np.array([0, 0, 0, 0, 0, 1, 0, 0], dtype=np.uint8),
         values=values / values.sum(axis=1, keepdims=True),
         start=np.zeros(n_classes),
-        balance=np.full(n_classes, 1.0 / n_classes),
+        training_prior=np.full(n_classes, 1.0 / n_classes),
         floor=1e-3,
         width=WIDTH,
     )

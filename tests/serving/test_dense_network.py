@@ -50,7 +50,7 @@ def test_a_network_of_three_classes_scores_by_its_head(head: str) -> None:
     scorer = softmax_of_three(feature_map(), 3, head=head)
     z = in_float64(scorer.network, scorer.features.encode(rows(40)))
     logs = z if head == "softmax" else -np.logaddexp(0.0, -2.0 * z)
-    logs = logs - np.log(scorer.balance)
+    logs = logs - np.log(scorer.training_prior)
     assert_close(scorer.scores(rows(40)), logs - logs[:, :1], 2e-6)
 
 
@@ -110,12 +110,12 @@ DAMAGED_SCORERS: dict[str, dict[str, Any]] = {
     "a head of another kind": {"head": "softmax"},
     "an unknown head": {"head": "sigmoid"},
     "no head": {"head": None},
-    "three classes for a tanh": {"balance": [0.5, 0.3, 0.2]},
-    "one class": {"balance": [1.0]},
-    "no share of a class": {"balance": [1.0, 0.0]},
-    "a negative share": {"balance": [1.5, -0.5]},
-    "a share that is not a number": {"balance": [0.5, float("nan")]},
-    "shares as a table": {"balance": [[0.5, 0.5]]},
+    "three classes for a tanh": {"training_prior": [0.5, 0.3, 0.2]},
+    "one class": {"training_prior": [1.0]},
+    "no prior of a class": {"training_prior": [1.0, 0.0]},
+    "a negative prior": {"training_prior": [1.5, -0.5]},
+    "a prior that is not a number": {"training_prior": [0.5, float("nan")]},
+    "a prior as a table": {"training_prior": [[0.5, 0.5]]},
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from obil.errors import InvalidInputError
-from obil.serving.ensemble import EnsembleScorer, Weigher
+from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.scorers import EstimatorScorer
 from tests.serving.ensembles import WIDTH, binary, feature_map, network, rows, softmax_of_three, stump_forest
 
@@ -29,43 +29,43 @@ def test_fixed_weights_give_the_weighted_sum_of_the_members(n: int, n_classes: i
     features = feature_map()
     networks = [binary(features, s) if n_classes == 2 else softmax_of_three(features, s) for s in (0, 1)]
     members = (networks[0], stump_forest(n_classes), networks[1], logistic(n_classes))
-    shares = np.array([0.1, 0.2, 0.3, 0.4])
-    ensemble = EnsembleScorer(members, shares)
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    ensemble = EnsembleScorer(members, weights)
     assert [len(stack.rest) for stack in ensemble.stacks] == ([2] if n_classes == 2 else [])
     X = complete(n)
-    expected = sum(share * member.scores(X) for share, member in zip(shares, members, strict=True))
+    expected = sum(share * member.scores(X) for share, member in zip(weights, members, strict=True))
     np.testing.assert_allclose(ensemble.scores(X), expected, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(
-        np.einsum("m,nmk->nk", shares, ensemble.member_scores(X)), ensemble.scores(X), rtol=1e-6, atol=1e-6
+        np.einsum("m,nmk->nk", weights, ensemble.member_scores(X)), ensemble.scores(X), rtol=1e-6, atol=1e-6
     )
     assert not ensemble.scores(X)[:, 0].any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 1_025])
-@pytest.mark.parametrize("case", ["stacked", "other features", "with trees", "three classes", "deep weigher"])
-def test_a_weigher_weighs_each_row_its_own_way(case: str, n: int) -> None:
+@pytest.mark.parametrize("case", ["stacked", "other features", "with trees", "three classes", "deep gating network"])
+def test_a_gating_network_weights_the_members_per_row(case: str, n: int) -> None:
     features = feature_map()
     n_classes = 3 if case == "three classes" else 2
     first, second = (binary(features, s) if n_classes == 2 else softmax_of_three(features, s) for s in (0, 1))
     members = (first, stump_forest() if case == "with trees" else second)
     own = feature_map(straight=True) if case == "other features" else features
-    hidden = (5, 4) if case == "deep weigher" else (5,)
-    weigher = Weigher(own, network((features.n_inputs, *hidden, 2), seed=8))
-    ensemble = EnsembleScorer(members, np.full(2, 0.5), weigher)
+    hidden = (5, 4) if case == "deep gating network" else (5,)
+    gating = GatingNetwork(own, network((features.n_inputs, *hidden, 2), seed=8))
+    ensemble = EnsembleScorer(members, np.full(2, 0.5), gating)
     assert len(ensemble.stacks) == (1 if case == "stacked" else 0)
     X = rows(n)
-    weights = weigher.weights(X)
+    weights = gating.weights(X)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-12)
     expected = weights[:, :1] * members[0].scores(X) + weights[:, 1:] * members[1].scores(X)
     np.testing.assert_allclose(ensemble.scores(X), expected, rtol=2e-6, atol=2e-6)
 
 
-def test_with_a_weigher_the_fixed_shares_do_not_count() -> None:
+def test_with_a_gating_network_the_fixed_weights_do_not_count() -> None:
     features = feature_map()
     members = (binary(features, 0), binary(features, 1))
-    weigher = Weigher(features, network((features.n_inputs, 5, 2), seed=8))
+    gating = GatingNetwork(features, network((features.n_inputs, 5, 2), seed=8))
     for n in (1, 5):
-        one, other = (EnsembleScorer(members, np.array(s), weigher).scores(rows(n)) for s in ([0.5, 0.5], [1.0, 0.0]))
+        one, other = (EnsembleScorer(members, np.array(s), gating).scores(rows(n)) for s in ([0.5, 0.5], [1.0, 0.0]))
         assert one.tobytes() == other.tobytes()
 
 
@@ -92,13 +92,13 @@ def test_networks_are_stacked_with_those_whose_features_they_share() -> None:
 def test_networks_of_two_shapes_run_as_two_stacks() -> None:
     features = feature_map()
     members = tuple(binary(features, seed, hidden=((6, 5), (4,))[seed % 2]) for seed in range(5))
-    shares = np.array([0.1, 0.2, 0.0, 0.3, 0.4])
-    ensemble = EnsembleScorer(members, shares)
+    weights = np.array([0.1, 0.2, 0.0, 0.3, 0.4])
+    ensemble = EnsembleScorer(members, weights)
     assert sorted(len(stack.rest) for stack in ensemble.stacks) == [2, 2]  # one has no weight
     assert ensemble.others == ()
     for n in (1, 30):
         np.testing.assert_allclose(
-            ensemble.scores(rows(n)), np.einsum("m,nmk->nk", shares, ensemble.member_scores(rows(n))), atol=2e-6
+            ensemble.scores(rows(n)), np.einsum("m,nmk->nk", weights, ensemble.member_scores(rows(n))), atol=2e-6
         )
 
 
@@ -107,10 +107,10 @@ def test_only_members_of_weight_0_are_no_ensemble() -> None:
         EnsembleScorer((stump_forest(), stump_forest(seed=1)), np.zeros(2))
 
 
-@pytest.mark.parametrize("shares", [[0.5], [0.5, 0.3, 0.2], [], [-0.1, 1.1], [np.nan, 1.0], [np.inf, 1.0]])
-def test_weights_that_fit_no_members_are_refused(shares: list[float]) -> None:
+@pytest.mark.parametrize("weights", [[0.5], [0.5, 0.3, 0.2], [], [-0.1, 1.1], [np.nan, 1.0], [np.inf, 1.0]])
+def test_weights_that_fit_no_members_are_refused(weights: list[float]) -> None:
     with pytest.raises(InvalidInputError, match="weight"):
-        EnsembleScorer((stump_forest(), binary(feature_map(), 0)), np.array(shares))
+        EnsembleScorer((stump_forest(), binary(feature_map(), 0)), np.array(weights))
 
 
 def test_weights_as_a_table_are_refused() -> None:
@@ -124,19 +124,19 @@ def test_no_members_are_no_ensemble() -> None:
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_a_weigher_of_another_number_of_members_is_refused(n_outputs: int) -> None:
+def test_a_gating_network_of_another_number_of_members_is_refused(n_outputs: int) -> None:
     features = feature_map()
-    weigher = Weigher(features, network((features.n_inputs, 5, n_outputs)))
+    gating = GatingNetwork(features, network((features.n_inputs, 5, n_outputs)))
     with pytest.raises(InvalidInputError, match="another number of outputs"):
-        EnsembleScorer((binary(features, 0), binary(features, 1)), np.full(2, 0.5), weigher)
+        EnsembleScorer((binary(features, 0), binary(features, 1)), np.full(2, 0.5), gating)
 
 
 def test_what_a_kernel_would_read_past_its_end_is_refused() -> None:
-    """A network or weigher of fewer inputs than its features give would be written past its end."""
+    """A network or gating network of fewer inputs than its features give would be written past its end."""
     features = feature_map()
     with pytest.raises(InvalidInputError, match="fit"):
-        Weigher(features, network((3, 5, 2)))
+        GatingNetwork(features, network((3, 5, 2)))
     narrow = network((3, 6, 5, 1))
     first = binary(features, 0)
     with pytest.raises(InvalidInputError, match="fit"):
-        type(first)(features, narrow, "tanh", first.balance)
+        type(first)(features, narrow, "tanh", first.training_prior)

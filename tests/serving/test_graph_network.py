@@ -239,27 +239,31 @@ def test_whatever_a_file_holds_in_place_of_a_part_it_is_refused_with_a_reason(pa
 
 
 @pytest.mark.parametrize(
-    ("name", "head", "balance"),
+    ("name", "head", "training_prior"),
     [
         ("ConvNet", "tanh", [0.9, 0.1]),
         ("TextTransformer", "softmax", [0.7, 0.3]),
         ("GraphConvNet", "one_vs_rest", [0.5, 0.3, 0.2]),
     ],
 )
-def test_a_scorer_reads_the_outputs_with_its_head_and_comes_back(name: str, head: str, balance: list[float]) -> None:
+def test_a_scorer_reads_the_outputs_with_its_head_and_comes_back(
+    name: str, head: str, training_prior: list[float]
+) -> None:
     _, network, rows = frozen(name)
-    scorer = GraphScorer(network, head, np.array(balance))
+    scorer = GraphScorer(network, head, np.array(training_prior))
     scores = scorer.scores(rows)
-    np.testing.assert_array_equal(scores, scores_of_outputs(network.outputs(rows), head=head, balance=balance))
+    np.testing.assert_array_equal(
+        scores, scores_of_outputs(network.outputs(rows), head=head, training_prior=training_prior)
+    )
     assert scorer.n_features is None
     again = GraphScorer.rebuild(json.loads(json.dumps(scorer.describe())), load(save(scorer.arrays())))
     assert again.scores(rows).tobytes() == scores.tobytes()
 
 
 def test_a_scorer_whose_head_does_not_fit_its_network_is_refused() -> None:
-    for head, balance in (("tanh", [0.5, 0.5]), ("softmax", [0.5, 0.5]), ("argmax", [0.3, 0.3, 0.4])):
+    for head, training_prior in (("tanh", [0.5, 0.5]), ("softmax", [0.5, 0.5]), ("argmax", [0.3, 0.3, 0.4])):
         with pytest.raises(InvalidInputError):
-            GraphScorer(small(), head, np.array(balance))
+            GraphScorer(small(), head, np.array(training_prior))
     scorer = GraphScorer(small(), "softmax", np.array([0.3, 0.3, 0.4]))
     described, arrays = scorer.describe(), scorer.arrays()
     for broken, held in (
@@ -268,9 +272,9 @@ def test_a_scorer_whose_head_does_not_fit_its_network_is_refused() -> None:
         ({}, arrays),
         ([], arrays),
         (described, {**arrays, "more": np.zeros(1)}),
-        (described, {name: values for name, values in arrays.items() if name != "balance"}),
-        (described, {**arrays, "balance": np.array([0.5, np.nan, 0.5])}),
-        (described, {**arrays, "balance": np.array(["a", "b", "c"])}),
+        (described, {name: values for name, values in arrays.items() if name != "training_prior"}),
+        (described, {**arrays, "training_prior": np.array([0.5, np.nan, 0.5])}),
+        (described, {**arrays, "training_prior": np.array(["a", "b", "c"])}),
     ):
         with pytest.raises(ModelFileError):
             GraphScorer.rebuild(broken, held)
@@ -279,8 +283,8 @@ def test_a_scorer_whose_head_does_not_fit_its_network_is_refused() -> None:
 @pytest.mark.parametrize("name", ["ConvNet", "TextTransformer", "GraphConvNet"])
 def test_a_fresh_interpreter_serves_a_network_without_torch(name: str, tmp_path: Path) -> None:
     _, network, rows = frozen(name)
-    head, balance = ("tanh", [0.9, 0.1]) if name == "ConvNet" else ("softmax", np.ones(network.output_shape[0]))
-    scorer = GraphScorer(network, head, np.asarray(balance))
+    head, training_prior = ("tanh", [0.9, 0.1]) if name == "ConvNet" else ("softmax", np.ones(network.output_shape[0]))
+    scorer = GraphScorer(network, head, np.asarray(training_prior))
     many = np.resize(rows, (1000, *rows.shape[1:]))
     (tmp_path / "scorer.json").write_text(json.dumps(scorer.describe()))
     (tmp_path / "scorer.safetensors").write_bytes(save(scorer.arrays()))
@@ -299,5 +303,5 @@ def test_a_fresh_interpreter_serves_a_network_without_torch(name: str, tmp_path:
         assert not heavy, heavy
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
-    assert np.load(tmp_path / "scores.npy").shape == (1000, len(balance))
+    assert np.load(tmp_path / "scores.npy").shape == (1000, len(training_prior))
     np.testing.assert_allclose(np.load(tmp_path / "scores.npy"), scorer.scores(many), rtol=1e-6, atol=1e-6)

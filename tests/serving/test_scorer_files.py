@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from obil.errors import ModelFileError
 from obil.serving import files
-from obil.serving.ensemble import EnsembleScorer, Weigher
+from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.files import load, save
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
 from tests.serving.ensembles import (
@@ -48,10 +48,10 @@ def networks(n: int = 2) -> list[Any]:
     return [binary(features, seed, share=0.2 + 0.05 * seed) for seed in range(n)]
 
 
-def weighed() -> EnsembleScorer:
+def gated() -> EnsembleScorer:
     members = networks()
-    weigher = Weigher(members[0].features, network((N_INPUTS, 5, 2), seed=9))
-    return EnsembleScorer(tuple(members), np.array([0.4, 0.6]), weigher)
+    gating = GatingNetwork(members[0].features, network((N_INPUTS, 5, 2), seed=9))
+    return EnsembleScorer(tuple(members), np.array([0.4, 0.6]), gating)
 
 
 def mixed(n_classes: int = 2) -> EnsembleScorer:
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Callable[[], Scorer], int, Callable[[], Any]]] = {
     "one network of three classes": (lambda: softmax_of_three(feature_map(), 0), 3, lambda: rows(60)),
     "trees": (stump_forest, 2, lambda: rows(60)),
     "networks": (lambda: EnsembleScorer(tuple(networks(3)), np.array([0.2, 0.3, 0.5])), 2, lambda: rows(60)),
-    "networks with a weigher": (weighed, 2, lambda: rows(60)),
+    "networks with a gating network": (gated, 2, lambda: rows(60)),
     "networks, trees and an estimator": (mixed, 2, complete),
     "three classes": (lambda: mixed(3), 3, complete),
     "networks of features of their own": (
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Callable[[], Scorer], int, Callable[[], Any]]] = {
         lambda: rows(60),
     ),
     "an ensemble in an ensemble": (
-        lambda: EnsembleScorer((weighed(), mixed(), stump_forest()), np.array([0.3, 0.3, 0.4])),
+        lambda: EnsembleScorer((gated(), mixed(), stump_forest()), np.array([0.3, 0.3, 0.4])),
         2,
         complete,
     ),
@@ -131,7 +131,7 @@ def test_an_ensemble_comes_back_to_the_last_bit(case: str, tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize("make", [weighed, mixed, lambda: EnsembleScorer(tuple(networks(3)), np.full(3, 1 / 3))])
+@pytest.mark.parametrize("make", [gated, mixed, lambda: EnsembleScorer(tuple(networks(3)), np.full(3, 1 / 3))])
 def test_networks_share_their_features_again_and_run_as_one_stack(
     make: Callable[[], EnsembleScorer], tmp_path: Path
 ) -> None:
@@ -141,8 +141,8 @@ def test_networks_share_their_features_again_and_run_as_one_stack(
     assert len({id(member.features) for member in dense}) == 1
     assert [len(stack.rest) for stack in scorer.stacks] == [len(dense)]
     assert len(scorer.others) == len(scorer.members) - len(dense)
-    if scorer.weigher is not None:
-        assert scorer.weigher.features is dense[0].features
+    if scorer.gating is not None:
+        assert scorer.gating.features is dense[0].features
 
 
 def test_features_that_are_not_shared_stay_apart(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_features_that_are_not_shared_stay_apart(tmp_path: Path) -> None:
 
 
 def test_shared_features_are_written_once(tmp_path: Path) -> None:
-    save(as_model(weighed()), tmp_path / "model")
+    save(as_model(gated()), tmp_path / "model")
     names = set(load_file(tmp_path / "model" / "arrays.safetensors"))
     assert {name for name in names if "layout" in name} == {"scorer.features0.layout"}
 
@@ -200,9 +200,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def weighed_folder(tmp_path: Path) -> Path:
+def gated_folder(tmp_path: Path) -> Path:
     """A saved ensemble of two networks and the network that weighs them."""
-    save(as_model(weighed()), tmp_path / "model")
+    save(as_model(gated()), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -240,14 +240,14 @@ HOSTILE_MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a curve that is neither straight nor flat": scorer(feature_maps=[{"straight": 1, "n_features": WIDTH}]),
     "a row narrower than its columns": scorer(feature_maps=[{"straight": False, "n_features": WIDTH - 1}]),
     "a row wider than that of the other members": scorer(feature_maps=[{"straight": False, "n_features": WIDTH + 1}]),
-    "a network of one class": member(0, balance=[1.0]),
-    "a network of three classes": member(0, balance=[0.5, 0.3, 0.2]),
-    "a share of 0": member(0, balance=[1.0, 0.0]),
+    "a network of one class": member(0, training_prior=[1.0]),
+    "a network of three classes": member(0, training_prior=[0.5, 0.3, 0.2]),
+    "a share of 0": member(0, training_prior=[1.0, 0.0]),
     "an unknown head": member(0, head="sigmoid"),
     "a softmax with one output": member(0, head="softmax"),
-    "trees of three classes": inner(1, balance=[0.5, 0.3, 0.2]),
+    "trees of three classes": inner(1, training_prior=[0.5, 0.3, 0.2]),
     "trees of an unknown kind": inner(1, kind="grove"),
-    "trees without a share of a class": inner(1, balance=[1.0, 0.0]),
+    "trees without a share of a class": inner(1, training_prior=[1.0, 0.0]),
     "trees of a narrower row": inner(1, width=3),
     "trees of a wider row": inner(1, width=5),
     "an estimator's file that is not listed": member(2, file="other.skops"),
@@ -256,10 +256,10 @@ HOSTILE_MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "an estimator of three classes": member(2, training_prior=[0.5, 0.3, 0.2]),
     "an estimator's floor above one half": member(2, floor=0.9),
     "three classes all over": lambda told: told.update(classes=[0, 1, 2]),
-    "a weigher of features that do not exist": scorer(weigher={"features": 3}),
-    "a weigher without a network": scorer(weigher={"features": 0}),
-    "a weigher that is a word": scorer(weigher="yes"),
-    "a weigher that is missing": lambda told: told["scorer"].pop("weigher"),
+    "a gating network of features that do not exist": scorer(gating={"features": 3}),
+    "a gating network without a network": scorer(gating={"features": 0}),
+    "a gating network that is a word": scorer(gating="yes"),
+    "a gating network that is missing": lambda told: told["scorer"].pop("gating"),
 }
 
 
@@ -307,7 +307,7 @@ def test_ensembles_nested_without_end_are_refused(depth: int, folder: Path) -> N
     tampered(folder)
     told = (folder / "manifest.json").read_text()
     scorer = json.dumps(json.loads(told)["scorer"])
-    nested = '{"kind": "ensemble", "members": [' * depth + scorer + '], "weigher": null, "feature_maps": []}' * depth
+    nested = '{"kind": "ensemble", "members": [' * depth + scorer + '], "gating": null, "feature_maps": []}' * depth
     assert scorer in told
     (folder / "manifest.json").write_text(told.replace(scorer, nested))
     with pytest.raises(ModelFileError):
@@ -320,7 +320,7 @@ def test_ensembles_nested_deeper_than_python_can_follow_are_refused(
     """From Python 3.12 on the reader of JSON goes deeper than functions can: its result is put in here."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for _ in range(2_000):
-        own = {"kind": "ensemble", "members": [manifest["scorer"]], "weigher": None, "feature_maps": []}
+        own = {"kind": "ensemble", "members": [manifest["scorer"]], "gating": None, "feature_maps": []}
         manifest["scorer"] = own
     monkeypatch.setattr(files, "_read_manifest", lambda _: manifest)
     with pytest.raises(ModelFileError):
@@ -351,11 +351,11 @@ HOSTILE_ARRAYS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a layout of another type": replaced(scorer__features0__layout=np.full((N_INPUTS, 4), np.nan)),
     "trees in a circle": replaced(scorer__member1__children=np.zeros((8, 2), dtype=np.int32)),
     "trees without values": lambda arrays: arrays.pop("scorer.member1.values"),
-    "no shares": lambda arrays: arrays.pop("scorer.shares"),
-    "shares of other members": replaced(scorer__shares=np.full(3, 1 / 3)),
-    "negative shares": replaced(scorer__shares=np.array([-0.1, 0.5, 0.3, 0.3])),
-    "shares that are not numbers": replaced(scorer__shares=np.full(4, np.nan)),
-    "shares as a table": replaced(scorer__shares=np.full((4, 1), 0.25)),
+    "no weights": lambda arrays: arrays.pop("scorer.weights"),
+    "weights of other members": replaced(scorer__weights=np.full(3, 1 / 3)),
+    "negative weights": replaced(scorer__weights=np.array([-0.1, 0.5, 0.3, 0.3])),
+    "weights that are not numbers": replaced(scorer__weights=np.full(4, np.nan)),
+    "weights as a table": replaced(scorer__weights=np.full((4, 1), 0.25)),
 }
 
 
@@ -368,14 +368,14 @@ def test_arrays_that_fit_no_ensemble_are_refused(change: str, folder: Path) -> N
 
 
 @pytest.mark.parametrize("widths", [(N_INPUTS, 5, 1), (N_INPUTS, 5, 3), (3, 5, 2), (N_INPUTS + 1, 5, 2)])
-def test_a_weigher_that_does_not_fit_its_features_and_members_is_refused(
-    widths: tuple[int, ...], weighed_folder: Path
+def test_a_gating_network_that_does_not_fit_its_features_and_members_is_refused(
+    widths: tuple[int, ...], gated_folder: Path
 ) -> None:
-    """One row is written past the end of a narrower weigher: what the kernel reads is checked here or nowhere."""
-    weigher = {f"scorer.weigher.{name}": values for name, values in network(widths).arrays().items()}
-    tampered(weighed_folder, arrays=lambda arrays: arrays.update(weigher))
+    """One row is written past the end of a narrower network: what the kernel reads is checked here or nowhere."""
+    gating = {f"scorer.gating.{name}": values for name, values in network(widths).arrays().items()}
+    tampered(gated_folder, arrays=lambda arrays: arrays.update(gating))
     with pytest.raises(ModelFileError):
-        load(weighed_folder)
+        load(gated_folder)
 
 
 def test_the_golden_network_stays_loadable() -> None:
@@ -384,7 +384,7 @@ def test_the_golden_network_stays_loadable() -> None:
     scorer: Any = model.scorer
     assert model.classes_.tolist() == ["ill", "well"]
     assert [len(stack.rest) for stack in scorer.stacks] == [2]
-    assert scorer.stacks[0].weigher is None
+    assert scorer.stacks[0].gating is None
     assert len(scorer.others) == 2
     told = json.loads((GOLDEN.parent / "network_1_expected.json").read_text())
     fresh = np.array([[np.nan if cell is None else cell for cell in row] for row in told["rows"]])
@@ -394,12 +394,12 @@ def test_the_golden_network_stays_loadable() -> None:
     np.testing.assert_allclose(alone[:, 1], told["log_ratios"], rtol=1e-6, atol=1e-6)
 
 
-def test_the_golden_network_with_a_weigher_stays_loadable() -> None:
-    model = load(GOLDEN.parent / "network_1_weighed")
+def test_the_golden_network_with_a_gating_network_stays_loadable() -> None:
+    model = load(GOLDEN.parent / "network_1_gated")
     scorer: Any = model.scorer
-    assert scorer.stacks[0].weigher is not None
+    assert scorer.stacks[0].gating is not None
     told = json.loads((GOLDEN.parent / "network_1_expected.json").read_text())
     fresh = np.array([[np.nan if cell is None else cell for cell in row] for row in told["rows"]])
-    np.testing.assert_allclose(model.log_ratios(fresh)[:, 1], told["weighed_log_ratios"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(model.log_ratios(fresh)[:, 1], told["gated_log_ratios"], rtol=1e-6, atol=1e-6)
     alone = np.concatenate([model.log_ratios(fresh[[i]]) for i in range(len(fresh))])
-    np.testing.assert_allclose(alone[:, 1], told["weighed_log_ratios"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(alone[:, 1], told["gated_log_ratios"], rtol=1e-6, atol=1e-6)

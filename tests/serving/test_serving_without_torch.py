@@ -60,7 +60,7 @@ def test_a_network_ensemble_is_served_without_torch_scikit_learn_or_pandas(fusio
     np.testing.assert_allclose(told["log_ratios"], model.log_ratios(rows)[:, 1:], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["network_1", "network_1_weighed"])
+@pytest.mark.parametrize("name", ["network_1", "network_1_gated"])
 def test_golden_networks_and_trees_are_served_without_what_made_them(name: str, tmp_path: Path) -> None:
     rows = np.column_stack([np.linspace(-3.0, 3.0, 1_000), np.arange(1_000) % 3])
     rows[::7, 0] = np.nan

@@ -10,25 +10,25 @@ from obil.serving.scorers import SMALLEST_FLOOR
 from obil.serving.trees import BOOSTER, FOREST, LEAF, TreeScorer
 
 
-def freeze_trees(estimator: Any, *, balance: FloatArray, floor: float = SMALLEST_FLOOR) -> TreeScorer | None:
+def freeze_trees(estimator: Any, *, training_prior: FloatArray, floor: float = SMALLEST_FLOOR) -> TreeScorer | None:
     """Return the frozen form of a fitted forest or booster, or None where there is none.
 
     >>> X = np.arange(40.0)[:, None]
     >>> booster = HistGradientBoostingClassifier(max_iter=5).fit(X, X[:, 0] > 19)
-    >>> frozen = freeze_trees(booster, balance=np.array([0.5, 0.5]))
+    >>> frozen = freeze_trees(booster, training_prior=np.array([0.5, 0.5]))
     >>> bool(np.allclose(frozen.scores(X)[:, 1], booster.decision_function(X)))
     True
     """
     if type(estimator) in (RandomForestClassifier, ExtraTreesClassifier):
-        return _forest(estimator, balance, floor)
+        return _forest(estimator, training_prior, floor)
     if type(estimator) is HistGradientBoostingClassifier:
-        return _booster(estimator, balance)
+        return _booster(estimator, training_prior)
     return None
 
 
-def _forest(estimator: Any, balance: FloatArray, floor: float) -> TreeScorer | None:
+def _forest(estimator: Any, training_prior: FloatArray, floor: float) -> TreeScorer | None:
     trees = [fitted.tree_ for fitted in estimator.estimators_]
-    if estimator.n_outputs_ != 1 or len(estimator.classes_) != len(balance):
+    if estimator.n_outputs_ != 1 or len(estimator.classes_) != len(training_prior):
         return None
     roots = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
     leaf = np.concatenate([tree.children_left for tree in trees]) < 0
@@ -46,15 +46,15 @@ def _forest(estimator: Any, balance: FloatArray, floor: float) -> TreeScorer | N
         children=np.where(leaf[:, None], 0, np.concatenate(children)).astype(np.int32),
         missing_left=np.concatenate([tree.missing_go_to_left for tree in trees]).astype(np.uint8),
         values=np.concatenate([tree.value[:, 0, :] for tree in trees]),
-        start=np.zeros(len(balance)),
-        balance=balance,
+        start=np.zeros(len(training_prior)),
+        training_prior=training_prior,
         floor=floor,
         width=int(estimator.n_features_in_),
     )
 
 
-def _booster(estimator: Any, balance: FloatArray) -> TreeScorer | None:
-    if len(estimator.classes_) != len(balance) or estimator.is_categorical_ is not None:
+def _booster(estimator: Any, training_prior: FloatArray) -> TreeScorer | None:
+    if len(estimator.classes_) != len(training_prior) or estimator.is_categorical_ is not None:
         return None
     grown = [(output, tree.nodes) for round_ in estimator._predictors for output, tree in enumerate(round_)]
     nodes = np.concatenate([tree for _, tree in grown])
@@ -72,7 +72,7 @@ def _booster(estimator: Any, balance: FloatArray) -> TreeScorer | None:
         missing_left=nodes["missing_go_to_left"].astype(np.uint8),
         values=nodes["value"].astype(np.float64)[:, None],
         start=np.asarray(estimator._baseline_prediction, dtype=np.float64).ravel(),
-        balance=balance,
+        training_prior=training_prior,
         floor=SMALLEST_FLOOR,
         width=int(estimator.n_features_in_),
     )

@@ -181,11 +181,11 @@ def _fit_estimator(estimator: Any, rows: LabelledRows, problem: AssociatedProble
         fitted = fit_estimator(fresh, X, labels, weights)
         method = score_method(fitted)
         floor = floor_of(np.asarray(fitted.predict_proba(X), dtype=np.float64)) if method == "predict_proba" else 0.0
-    balance = problem.balance
+    training_prior = problem.training_prior
     if weights is not None and not _takes_weights(fitted):
-        balance = np.bincount(labels, minlength=rows.n_classes) / len(labels)
-    frozen = freeze_trees(fitted, balance=balance, floor=floor)
-    return frozen or EstimatorScorer(fitted, method, balance, floor, rows.X.shape[1])
+        training_prior = np.bincount(labels, minlength=rows.n_classes) / len(labels)
+    frozen = freeze_trees(fitted, training_prior=training_prior, floor=floor)
+    return frozen or EstimatorScorer(fitted, method, training_prior, floor, rows.X.shape[1])
 
 
 def _takes_weights(fitted: Any) -> bool:

@@ -157,11 +157,11 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             plans = self._plans(recipe, rows)
             options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} members") as progress:
-                members, opinions = fit_members(
+                members, member_scores = fit_members(
                     rows, plans, splits, options, refit=not is_share(cv), seed=seed, n_jobs=self.n_jobs,
                     progress=progress,
                 )  # fmt: skip
-            self._finish(members, opinions, rows, recipe, seed, splits)
+            self._finish(members, member_scores, rows, recipe, seed, splits)
         return self
 
     def refresh(self, X: Any, y: Any, *, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -187,12 +187,12 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             plans = self._plans(recipe, rows)
             options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} new members") as progress:
-                new, opinions = fit_members(
+                new, member_scores = fit_members(
                     rows, plans, splits, options, refit=False, seed=seed, n_jobs=self.n_jobs, progress=progress
                 )
             slope_sd = _slope_sd([*old, *new])
-            kept, opinions = best_members(old, new, opinions, rows, options, slope_sd=slope_sd, seed=seed)
-            self._finish(kept, opinions, rows, recipe, seed, splits)
+            kept, member_scores = best_members(old, new, member_scores, rows, options, slope_sd=slope_sd, seed=seed)
+            self._finish(kept, member_scores, rows, recipe, seed, splits)
         return self
 
     def _check_settings(self) -> Recipe:
@@ -291,17 +291,17 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     def _finish(
         self,
         members: list[Member],
-        opinions: MemberScores,
+        member_scores: MemberScores,
         rows: LabelledRows,
         recipe: Recipe,
         seed: int,
         splits: list[Split],
     ) -> None:
         """Fuse and calibrate on the honest rows, and keep what serves."""
-        honest = rows.take(opinions.rows)
+        honest = rows.take(member_scores.rows)
         slope_sd = _slope_sd(members)
         scorer, fused, temperature = fuse(
-            self._fusion(recipe), members, opinions, honest.X, honest.labels, honest.weights,
+            self._fusion(recipe), members, member_scores, honest.X, honest.labels, honest.weights,
             slope_sd=slope_sd, seed=seed,
         )  # fmt: skip
         calibrator = fit_calibrator(

@@ -231,7 +231,7 @@ def fit_views(
         fitted, scorer = member.model_, member.model_.scorer
         if isinstance(scorer, EstimatorScorer) and not hasattr(columns, "iloc"):
             # frozen trees score a row in a hundredth of the time
-            scorer = freeze_trees(scorer.estimator, balance=scorer.training_prior) or scorer
+            scorer = freeze_trees(scorer.estimator, training_prior=scorer.training_prior) or scorer
         views.append(View(features, scorer, fitted.calibrator, fitted.holdout_.log_ratios))
     return tuple(views)
 

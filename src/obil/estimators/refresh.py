@@ -12,21 +12,21 @@ from obil.estimators.labelled_rows import LabelledRows
 def best_members(
     old: list[Member],
     new: list[Member],
-    opinions: MemberScores,
+    member_scores: MemberScores,
     rows: LabelledRows,
     options: Options,
     *,
     slope_sd: float | None,
     seed: int,
 ) -> tuple[list[Member], MemberScores]:
-    """Return the best of old and new members, of each kind as many as there were, with their opinions of honest rows.
+    """Return the best of old and new members, of each kind as many as there were, with their scores of held-out rows.
 
     The old must have seen none of the rows; the new have not seen the honest ones. Of equals the newer stays.
     """
-    honest = rows.take(opinions.rows)
+    honest = rows.take(member_scores.rows)
     candidates = [*new, *old]
     scores = np.concatenate(
-        [opinions.scores, np.stack([member.scorer.scores(honest.X) for member in old], axis=1)], axis=1
+        [member_scores.scores, np.stack([member.scorer.scores(honest.X) for member in old], axis=1)], axis=1
     )
     losses = [_calibrated_loss(scores[:, m], honest.labels, honest.weights, slope_sd) for m in range(len(candidates))]
     kept: list[int] = []
@@ -35,10 +35,10 @@ def best_members(
         n_kept = sum(member.plan.group == group for member in old)
         kept += sorted(own, key=lambda m: losses[m])[:n_kept]
     variances = None
-    if opinions.variances is not None:
+    if member_scores.variances is not None:
         of_old = [variance_of(member, honest.X, n_passes=options.n_passes, seed=seed) for member in old]
-        variances = np.concatenate([opinions.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
-    return [candidates[m] for m in kept], MemberScores(opinions.rows, scores[:, kept], variances)
+        variances = np.concatenate([member_scores.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
+    return [candidates[m] for m in kept], MemberScores(member_scores.rows, scores[:, kept], variances)
 
 
 def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray, slope_sd: float | None) -> float:

@@ -1,6 +1,6 @@
 """Networks for images, texts and graphs, small and real: each gives the pre-activations that a head reads.
 
-With `n_outputs=1` a body gives (n,), for a tanh head; else (n, n_outputs), for softmax or one-vs-rest.
+With `n_outputs=1` an architecture gives (n,), for a tanh head; else (n, n_outputs), for softmax or one-vs-rest.
 All of them can be frozen (`obil.networks.freeze`), and served without torch.
 """
 

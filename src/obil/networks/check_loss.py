@@ -68,7 +68,7 @@ def check_loss(loss: Any, *, n_points: int = 200) -> LossReport:
         How many outputs the form is checked at.
 
     A loss with a `negative_weight` w is held against the posterior it estimates, P / (P + w(1-P)): that of a
-    balance with w times the negatives.
+    prior with w times the negatives.
 
     >>> print(check_loss(lambda o, t: (1 - t * o).clamp(min=0)).minimiser)  # hinge
     sign(2P-1)
@@ -113,7 +113,7 @@ def check_loss(loss: Any, *, n_points: int = 200) -> LossReport:
     else:
         reason = (
             f"dC/do = -g(o)(t - o) with one g > 0, times {stated:g} on negatives: it estimates the posterior of a "
-            f"balance with {stated:g} times the negatives, which is to be divided out"
+            f"prior with {stated:g} times the negatives, which is to be divided out"
         )
     table = tuple(
         MinimiserRow(p, at, 2.0 * wanted - 1.0)

@@ -36,8 +36,8 @@ class BinaryLoss:
     of_output: Callable[[Tensor, Tensor], Tensor]  # C(o, t), o in (-1, 1)
     of_logit: Callable[[Tensor, Tensor], Tensor]  # the same with o = tanh(z), finite and with a gradient for large |z|
     curvature: Callable[[Tensor], Tensor] | None  # g(o) before any cost weight; None where there is no such g
-    # The weight on negatives (the paper's Q~c). The posterior is then that of a balance with this many times the
-    # negatives: whoever divides out the balance has to divide this out with it, and not apply it again in a threshold.
+    # The weight on negatives (the paper's Q~c). The posterior is then that of a prior with this many times the
+    # negatives: divide it out with the training prior, and do not apply it again in a threshold.
     negative_weight: float = 1.0
     # Log odds of the posterior a unit of z at the minimiser: 2 for every Bregman loss, else what makes it right.
     log_odds_slope: float = 2.0
@@ -47,7 +47,7 @@ class BinaryLoss:
         _require_positive("log_odds_slope", self.log_odds_slope)
 
     def log_odds(self, logit: Tensor) -> Tensor:
-        """Return the log odds of the posterior (at the balance trained on, cost weight included) from z.
+        """Return the log odds of the posterior (at the training prior, cost weight included) from z.
 
         >>> squared_error().log_odds(torch.tensor(1.5))
         tensor(3.)
@@ -76,7 +76,7 @@ def squared_error() -> BinaryLoss:
 def cost_weighted_squared_error(negative_weight: float) -> BinaryLoss:
     """Return the squared error with `negative_weight` times the loss on negatives.
 
-    It does not estimate the posterior but that of a balance with so many times the negatives.
+    It does not estimate the posterior but that of a prior with so many times the negatives.
 
     >>> cost_weighted_squared_error(4.0).negative_weight
     4.0

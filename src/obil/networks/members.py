@@ -43,7 +43,9 @@ class FittedNetwork:
             return dropout_variance(
                 self.network,
                 inputs_of(X, scorer.features if isinstance(scorer, DenseScorer) else None),
-                scores_of=lambda outputs: scores_of_outputs(scale * outputs, head=scorer.head, balance=scorer.balance),
+                scores_of=lambda outputs: scores_of_outputs(
+                    scale * outputs, head=scorer.head, training_prior=scorer.training_prior
+                ),
                 n_passes=n_passes,
             )
 
@@ -80,12 +82,14 @@ def fit_network(
         n_epochs = train(network.to(device), data, loss=loss, settings=kind.training, rng=rng, after_epoch=after_epoch)
         network = network.cpu().eval()
         scale = loss.log_odds_slope / 2.0 if isinstance(loss, BinaryLoss) else 1.0
-        balance = problem.balance_at(loss.negative_weight) if isinstance(loss, BinaryLoss) else problem.balance
+        training_prior = (
+            problem.training_prior_at(loss.negative_weight) if isinstance(loss, BinaryLoss) else problem.training_prior
+        )
         if features is not None and isinstance(network, MLP):
-            scorer: DenseScorer | GraphScorer = DenseScorer(features, network.frozen(scale=scale), head, balance)
+            scorer: DenseScorer | GraphScorer = DenseScorer(features, network.frozen(scale=scale), head, training_prior)
         else:
             frozen = freeze(_Scaled(network, scale) if scale != 1.0 else network, inputs[problem.rows[:2]])
-            scorer = GraphScorer(frozen, head, balance)
+            scorer = GraphScorer(frozen, head, training_prior)
     return FittedNetwork(scorer, network, n_epochs, scale)
 
 

@@ -1,4 +1,4 @@
-"""The fully connected body: layers with ReLU and dropout, and no activation at the end."""
+"""The fully connected architecture: layers with ReLU and dropout, and no activation at the end."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,1 +1,1 @@
-"""The same rows at kinder class balances, each knowing the balance that has to be divided out again."""
+"""The same rows at less imbalanced class priors, each with the training prior to divide out again."""

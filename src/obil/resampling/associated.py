@@ -1,7 +1,7 @@
-"""Make associated problems: the same rows at a kinder class balance, each with the balance to divide out again.
+"""Make associated problems: the same rows at a less imbalanced class prior, which is divided out again.
 
 A ratio is that of the most common class to the rarest. Thinning or repeating the rows of a class uniformly leaves
-p(x|class) what it is, so the true posterior at any balance gives the true likelihood ratio once that balance is
+p(x|class) what it is, so the true posterior at any prior gives the true likelihood ratio once that prior is
 divided out. What is *learned* from fewer rows is still an estimate, with the bias of its size.
 """
 
@@ -20,28 +20,28 @@ RATIOS = (1.0, 2.0, 5.0, 10.0)  # and the original one
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssociatedProblem:
-    """Rows to train on, and the class balance they present.
+    """Rows to train on, and the class prior they present.
 
     >>> problem = associated_problem([0, 0, 0, 0, 1], ratio=2, n_classes=2, random_state=0)
-    >>> len(problem.rows), problem.balance.round(3)
+    >>> len(problem.rows), problem.training_prior.round(3)
     (3, array([0.667, 0.333]))
-    >>> problem.balance_at(2.0)  # trained with weight 2 on the negatives
+    >>> problem.training_prior_at(2.0)  # trained with weight 2 on the negatives
     array([0.8, 0.2])
     """
 
     rows: IntArray  # (m,) numbers of the training rows in increasing order, with repeats where oversampled
     weights: FloatArray  # (m,) training weight of each; 1 unless method="weight" or rows have weights of their own
-    balance: FloatArray  # (K,) class shares to divide out: of these rows, with their weights and the cost weight
-    ratio: float  # the target ratio, most common to rarest; `balance` has what whole rows made of it
-    negative_weight: float = 1.0  # the cost weight on class 0 that `balance` includes
+    training_prior: FloatArray  # (K,) to divide out: of these rows, with their weights and the cost weight
+    ratio: float  # the target ratio, most common to rarest; `training_prior` has what whole rows made of it
+    negative_weight: float = 1.0  # the cost weight on class 0 that `training_prior` includes
 
-    def balance_at(self, negative_weight: float) -> FloatArray:
-        """Return the balance (K,) that a loss with this cost weight on class 0 sees, to be divided out.
+    def training_prior_at(self, negative_weight: float) -> FloatArray:
+        """Return the prior (K,) that a loss with this cost weight on class 0 sees, to be divided out.
 
-        The cost weight that `balance` already includes is replaced, not applied twice.
+        The cost weight that `training_prior` already includes is replaced, not applied twice.
         """
         weight = _require_at_least("negative_weight", negative_weight, 0.0)
-        return _with_cost(self.balance, weight / self.negative_weight)
+        return _with_cost(self.training_prior, weight / self.negative_weight)
 
 
 def target_ratios(n_members: int, original: float) -> tuple[float, ...]:
@@ -97,7 +97,7 @@ def associated_problem(
         "undersample" thins uniformly without replacement; "oversample" keeps every row and repeats some, drawn
         with replacement; "weight" keeps every row once and weighs the classes, with the total weight unchanged.
     negative_weight
-        Cost weight on class 0 of the loss to be trained with; it changes the `balance` only.
+        Cost weight on class 0 of the loss to be trained with; it changes `training_prior` only.
     sample_weight
         Population weights of the rows: classes are as large as their weights add up to, and the weights
         multiply those of the method. Rows of weight 0 are left out.
@@ -106,7 +106,7 @@ def associated_problem(
     ones the first the most common.
 
     >>> problem = associated_problem([0] * 90 + [1] * 10, ratio=1, n_classes=2, method="weight")
-    >>> problem.weights[[0, -1]].round(3), problem.balance
+    >>> problem.weights[[0, -1]].round(3), problem.training_prior
     (array([0.556, 5.   ]), array([0.5, 0.5]))
     """
     target = _require_at_least("ratio", ratio, 1.0)
@@ -126,9 +126,9 @@ def associated_problem(
         rows = np.flatnonzero(weights > 0.0)
         factors = _lowered(masses, target) / masses
         row_weights = weights[rows] * factors[numbers[rows]] * (masses.sum() / (factors @ masses))
-    shares = _masses(numbers[rows], row_weights, n_classes)
+    masses = _masses(numbers[rows], row_weights, n_classes)
     return AssociatedProblem(
-        np.asarray(rows, dtype=np.int64), row_weights, _with_cost(shares / shares.sum(), cost), target, cost
+        np.asarray(rows, dtype=np.int64), row_weights, _with_cost(masses / masses.sum(), cost), target, cost
     )
 
 
@@ -222,11 +222,11 @@ def _drawn(labels: IntArray, weights: FloatArray, factors: FloatArray, rng: np.r
     return rows
 
 
-def _with_cost(balance: FloatArray, negative_weight: float) -> FloatArray:
-    weighted = balance.copy()
+def _with_cost(training_prior: FloatArray, negative_weight: float) -> FloatArray:
+    weighted = training_prior.copy()
     weighted[0] *= negative_weight
-    shares: FloatArray = weighted / weighted.sum()
-    return shares
+    prior: FloatArray = weighted / weighted.sum()
+    return prior
 
 
 def _require_at_least(name: str, value: float, lowest: float) -> float:

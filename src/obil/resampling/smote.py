@@ -21,11 +21,11 @@ Fit: TypeAlias = Callable[[FloatArray, IntArray, FloatArray], Callable[[FloatArr
 
 
 class SmoteProblem(NamedTuple):
-    """Rows to train on, most of the rarer classes made up, and the balance they present."""
+    """Rows to train on, most of the rarer classes made up, and the class prior they present."""
 
     features: FloatArray  # (m, d)
     labels: IntArray  # (m,)
-    balance: FloatArray  # (K,) to be divided out; it cannot undo what SMOTE did to the ratio
+    training_prior: FloatArray  # (K,) to be divided out; it cannot undo what SMOTE did to the ratio
 
 
 class Distortion(NamedTuple):
@@ -49,7 +49,7 @@ def smote_problem(
     `ratio` is at least 1 and at most that of the rows: synthetic rows cannot raise it. Features are finite numbers.
 
     >>> X = np.random.default_rng(0).normal(size=(40, 2))
-    >>> smote_problem(X, [0] * 30 + [1] * 10, ratio=1, random_state=0).balance
+    >>> smote_problem(X, [0] * 30 + [1] * 10, ratio=1, random_state=0).training_prior
     array([0.5, 0.5])
     """
     try:
@@ -129,7 +129,7 @@ def ratio_distortion(
         for method in methods:
             own = rng.spawn(1)[0]
             if method == "smote":
-                rows, numbers, balance = smote_problem(
+                rows, numbers, training_prior = smote_problem(
                     features, labels, ratio=ratio, k_neighbors=k_neighbors, random_state=own
                 )
                 weights = np.ones(len(rows))
@@ -141,10 +141,10 @@ def ratio_distortion(
                     method=method if method != "none" else "weight",
                     random_state=own,
                 )
-                rows, numbers, balance = features[problem.rows], labels[problem.rows], problem.balance
+                rows, numbers, training_prior = features[problem.rows], labels[problem.rows], problem.training_prior
                 weights = problem.weights
             posteriors = fit(rows, numbers, weights)(fresh)
-            learned = log_ratios_from_posterior(posteriors, balance)[:, 1:].ravel()
+            learned = log_ratios_from_posterior(posteriors, training_prior)[:, 1:].ravel()
             slope, offset = np.polyfit(truth, learned, 1)
             rms = np.sqrt(np.mean((learned - truth) ** 2))
             measured[method].append(Distortion(float(offset), float(slope), float(rms)))

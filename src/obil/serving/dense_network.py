@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 from obil.serving.features import FeatureMap
-from obil.serving.heads import as_balance, scores_of_outputs
+from obil.serving.heads import as_training_prior, scores_of_outputs
 from obil.serving.network_kernels import Float32Array, end_layer
 
 CHUNK_ROWS = 1_024  # a layer's activations of all members then stay in the cache
@@ -70,16 +70,16 @@ class DenseNetwork:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseScorer:
-    """The scores of one network with the balance it was trained at divided out."""
+    """The scores of one network with its training prior divided out."""
 
     features: FeatureMap
     network: DenseNetwork
     head: str  # as in `obil.serving.heads`
-    balance: FloatArray  # (K,)
+    training_prior: FloatArray  # (K,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "balance", as_balance(self.balance, head=self.head))
-        wanted = 1 if self.head == "tanh" else len(self.balance)
+        object.__setattr__(self, "training_prior", as_training_prior(self.training_prior, head=self.head))
+        wanted = 1 if self.head == "tanh" else len(self.training_prior)
         if self.network.widths[0] != self.features.n_inputs or self.network.widths[-1] != wanted:
             raise InvalidInputError("the layers of a network do not fit its features or its classes")
 
@@ -91,11 +91,11 @@ class DenseScorer:
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K)."""
         outputs = outputs_of_rows(self.features, self.network, as_matrix(X))
-        return scores_of_outputs(outputs, head=self.head, balance=self.balance)
+        return scores_of_outputs(outputs, head=self.head, training_prior=self.training_prior)
 
     def describe(self) -> dict[str, Any]:
         """Return what is not an array, as JSON values."""
-        return {"head": self.head, "balance": self.balance.tolist(), "features": self.features.describe()}
+        return {"head": self.head, "training_prior": self.training_prior.tolist(), "features": self.features.describe()}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays by name."""
@@ -107,7 +107,7 @@ class DenseScorer:
         own = {name.removeprefix("features."): a for name, a in arrays.items() if name.startswith("features.")}
         layers = {name: array for name, array in arrays.items() if not name.startswith("features.")}
         features, network = FeatureMap.rebuild(described["features"], own), DenseNetwork.rebuild(layers)
-        return cls(features, network, str(described["head"]), np.asarray(described["balance"], dtype=np.float64))
+        return cls(features, network, str(described["head"]), np.asarray(described["training_prior"], dtype=np.float64))
 
 
 def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:

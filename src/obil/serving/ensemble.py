@@ -20,15 +20,15 @@ from obil.serving.scorers import Scorer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weigher:
-    """The network w_phi(x) that gives the members' weights of a row."""
+class GatingNetwork:
+    """The gating network w_phi(x): the weight of each member for a row."""
 
     features: FeatureMap
     network: DenseNetwork
 
     def __post_init__(self) -> None:
         if self.network.widths[0] != self.features.n_inputs:
-            raise InvalidInputError("the layers of a weigher do not fit its features")
+            raise InvalidInputError("the layers of a gating network do not fit its features")
 
     def weights(self, X: Any) -> FloatArray:
         """Return the weights of the members for each row, (n, M), which sum to 1."""
@@ -43,18 +43,18 @@ class EnsembleScorer:
     """
 
     members: tuple[Scorer, ...]
-    shares: FloatArray  # (M,) the members' weights where there is no weigher
-    weigher: Weigher | None = None
+    weights: FloatArray  # (M,) the members' weights where there is no gating network
+    gating: GatingNetwork | None = None
     stacks: tuple[NetworkStack, ...] = field(init=False)  # networks that share their inputs and shape, in one pass each
     others: tuple[tuple[float, Scorer], ...] = field(init=False)  # the rest, with their weights
 
     def __post_init__(self) -> None:
-        if self.shares.shape != (len(self.members),) or not self.members:
-            raise InvalidInputError(f"every member needs a weight, got {len(self.shares)} for {len(self.members)}")
-        if not (np.isfinite(self.shares).all() and (self.shares >= 0.0).all() and self.shares.any()):
-            raise InvalidInputError(f"weights of members are not negative and not all 0, got {self.shares.tolist()}")
-        if self.weigher is not None and self.weigher.network.widths[-1] != len(self.members):
-            raise InvalidInputError("the network that weighs the members has another number of outputs")
+        if self.weights.shape != (len(self.members),) or not self.members:
+            raise InvalidInputError(f"every member needs a weight, got {len(self.weights)} for {len(self.members)}")
+        if not (np.isfinite(self.weights).all() and (self.weights >= 0.0).all() and self.weights.any()):
+            raise InvalidInputError(f"weights of members are not negative and not all 0, got {self.weights.tolist()}")
+        if self.gating is not None and self.gating.network.widths[-1] != len(self.members):
+            raise InvalidInputError("the gating network has another number of outputs than there are members")
         widths = {member.n_features for member in self.members} - {None}
         if len(widths) > 1:
             raise InvalidInputError(f"members take rows of one width, got {sorted(map(str, widths))}")
@@ -71,9 +71,9 @@ class EnsembleScorer:
         """Return the fused raw scores, (n, K)."""
         if len(self.stacks) == 1 and not self.others:
             return self.stacks[0].scores(X)
-        if self.weigher is not None:
-            weighed: FloatArray = (self.weigher.weights(X)[:, :, None] * self.member_scores(X)).sum(axis=1)
-            return weighed
+        if self.gating is not None:
+            gated: FloatArray = (self.gating.weights(X)[:, :, None] * self.member_scores(X)).sum(axis=1)
+            return gated
         parts = [stack.scores(X) for stack in self.stacks]
         parts += [weight * member.scores(X) for weight, member in self.others]
         fused = parts[0]
@@ -89,7 +89,7 @@ class EnsembleScorer:
         """Return what is computed in one pass, and the rest; members of weight 0 are in neither."""
         groups: dict[Any, list[int]] = {}
         for m, member in enumerate(self.members):
-            if self.weigher is None and self.shares[m] == 0.0:
+            if self.gating is None and self.weights[m] == 0.0:
                 continue
             key: Any = m
             if isinstance(member, DenseScorer) and member.head == "tanh":
@@ -100,14 +100,14 @@ class EnsembleScorer:
             scorers = [member for m in places if isinstance(member := self.members[m], DenseScorer)]
             stack = self._stacked(scorers, places) if scorers else None
             if stack is None:
-                others += [(float(self.shares[m]), self.members[m]) for m in places]
+                others += [(float(self.weights[m]), self.members[m]) for m in places]
             else:
                 stacks.append(stack)
         return tuple(stacks), tuple(others)
 
     def _stacked(self, scorers: list[DenseScorer], places: list[int]) -> NetworkStack | None:
-        if self.weigher is None:
-            return NetworkStack.of(scorers, weights=self.shares[places], weigher=None)
-        if len(places) < len(self.members) or self.weigher.features is not scorers[0].features:
+        if self.gating is None:
+            return NetworkStack.of(scorers, weights=self.weights[places], gating=None)
+        if len(places) < len(self.members) or self.gating.features is not scorers[0].features:
             return None
-        return NetworkStack.of(scorers, weights=self.shares[places], weigher=self.weigher.network)
+        return NetworkStack.of(scorers, weights=self.weights[places], gating=self.gating.network)

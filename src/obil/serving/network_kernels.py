@@ -140,20 +140,20 @@ def stack_row(
     units: Float32Array,
     layers: tuple[Float32Array, ...],
     fusion: FloatArray,
-    weigher: Float32Array,
+    gating: Float32Array,
 ) -> float:
     """Return the fused raw score of one row, (1, d); NaN where a number is infinite.
 
-    `units` and what stands before it are a `KnotTable`: the first layer of all members, then that of the weigher.
-    `layers` are the members' others, (M, inputs + 1, outputs) each, and `weigher` its last, (inputs + 1, M), empty
-    where the weights are fixed; `fusion` holds the members' log balances and their weights, (2, M).
+    `units` and what stands before it are a `KnotTable`: the first layer of all members, then of the gating network.
+    `layers` are the members' others, (M, inputs + 1, outputs) each, and `gating` its last, (inputs + 1, M), empty
+    where the weights are fixed; `fusion` holds the members' log prior odds in training and their weights, (2, M).
     """
     n_members = fusion.shape[1]
-    n_weigher = max(weigher.shape[0] - 1, 0)
+    n_gating = max(gating.shape[0] - 1, 0)
     first = np.empty(units.shape[1], dtype=np.float32)
     if not first_layer_of_row(rows[0], kinds, starts, knots, ends, units, first):
         return np.nan
-    width = (first.size - n_weigher) // n_members
+    width = (first.size - n_gating) // n_members
     widest = n_members
     for layer in range(len(layers)):
         widest = max(widest, layers[layer].shape[2])
@@ -162,8 +162,8 @@ def stack_row(
     hidden = np.empty(widest, dtype=np.float32)
     following = np.empty(widest, dtype=np.float32)
     weights = fusion[1].copy()
-    if n_weigher > 0:
-        layer_of_row(weigher, first[first.size - n_weigher :], following, False)
+    if n_gating > 0:
+        layer_of_row(gating, first[first.size - n_gating :], following, False)
         highest = following[0]
         for m in range(n_members):
             highest = max(highest, following[m])

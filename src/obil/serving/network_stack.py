@@ -29,16 +29,16 @@ class NetworkStack:
     One row goes through a compiled kernel; many go through matrix products.
     """
 
-    table: KnotTable  # first layers of the members, then that of the weigher
+    table: KnotTable  # first layers of the members, then that of the gating network
     rest: tuple[DenseNetwork, ...]  # the members without their first layers
-    fusion: FloatArray  # (2, M) log odds of class 1 in each member's training, and the weights without a weigher
-    weigher: DenseNetwork | None  # without its first layer; gives (n, M) logits of the members' weights
+    fusion: FloatArray  # (2, M) log odds of class 1 in each member's training, and the weights without a gating network
+    gating: DenseNetwork | None  # without its first layer; gives (n, M) logits of the members' weights
     layers: tuple[Float32Array, ...]  # (M, inputs + 1, outputs) the members' other layers, biases last
-    weigher_layer: Float32Array  # (inputs + 1, M), empty without a weigher
+    gating_layer: Float32Array  # (inputs + 1, M), empty without a gating network
 
     @classmethod
     def of(
-        cls, scorers: Sequence[DenseScorer], *, weights: FloatArray, weigher: DenseNetwork | None
+        cls, scorers: Sequence[DenseScorer], *, weights: FloatArray, gating: DenseNetwork | None
     ) -> "NetworkStack | None":
         """Return the stack of these scorers, or None where they do not share inputs, shape and a binary head."""
         first = scorers[0]
@@ -49,9 +49,9 @@ class NetworkStack:
             for scorer in scorers
         )
         deep = len(first.network.weights) > 1  # a single layer has nothing to stack on its table
-        if not alike or not deep or (weigher is not None and len(weigher.weights) != 2):
+        if not alike or not deep or (gating is not None and len(gating.weights) != 2):
             return None
-        everyone = [scorer.network for scorer in scorers] + ([] if weigher is None else [weigher])
+        everyone = [scorer.network for scorer in scorers] + ([] if gating is None else [gating])
         table = KnotTable.of(
             first.features,
             np.hstack([network.weights[0] for network in everyone]),
@@ -60,17 +60,15 @@ class NetworkStack:
         if table is None:
             return None
         rest = tuple(_beyond_first(scorer.network) for scorer in scorers)
-        log_balances = [np.log(scorer.balance[1] / scorer.balance[0]) for scorer in scorers]
-        weigher_rest = None if weigher is None else _beyond_first(weigher)
+        log_priors = [np.log(scorer.training_prior[1] / scorer.training_prior[0]) for scorer in scorers]
+        gating_rest = None if gating is None else _beyond_first(gating)
         return cls(
             table=table,
             rest=rest,
-            fusion=np.stack([np.array(log_balances), weights]),
-            weigher=weigher_rest,
+            fusion=np.stack([np.array(log_priors), weights]),
+            gating=gating_rest,
             layers=tuple(np.stack(layer) for layer in zip(*map(_with_biases, rest), strict=True)),
-            weigher_layer=(
-                np.empty((0, 0), dtype=np.float32) if weigher_rest is None else _with_biases(weigher_rest)[0]
-            ),
+            gating_layer=(np.empty((0, 0), dtype=np.float32) if gating_rest is None else _with_biases(gating_rest)[0]),
         )
 
     @property
@@ -96,7 +94,7 @@ class NetworkStack:
                 table.units,
                 self.layers,
                 self.fusion,
-                self.weigher_layer,
+                self.gating_layer,
             )
             scores[0, 1] = score
             sound = math.isfinite(score)
@@ -107,11 +105,11 @@ class NetworkStack:
     def _score_many(self, rows: FloatArray, scores: FloatArray) -> bool:
         """Write the scores of rows; return whether every number was finite or missing."""
         table, n_members = self.table, self.fusion.shape[1]
-        n_weigher = max(len(self.weigher_layer) - 1, 0)
-        width = (table.units.shape[1] - n_weigher) // n_members
+        n_gating = max(len(self.gating_layer) - 1, 0)
+        width = (table.units.shape[1] - n_gating) // n_members
         first = np.empty((min(len(rows), CHUNK_ROWS), table.units.shape[1]), dtype=np.float32)
         buffers = layer_buffers(self.rest[0], len(rows))
-        weigher_buffers = [] if self.weigher is None else layer_buffers(self.weigher, len(rows))
+        gating_buffers = [] if self.gating is None else layer_buffers(self.gating, len(rows))
         for start in range(0, len(rows), CHUNK_ROWS):
             part = rows[start : start + CHUNK_ROWS]
             hidden = first[: len(part)]
@@ -124,10 +122,10 @@ class NetworkStack:
             ratios *= 2.0
             ratios -= self.fusion[0]
             fused = scores[start : start + len(part), 1]
-            if self.weigher is None:
+            if self.gating is None:
                 fused[:] = ratios @ self.fusion[1]
             else:
-                weights = softmax_weights(run_layers(self.weigher, hidden[:, n_members * width :], weigher_buffers))
+                weights = softmax_weights(run_layers(self.gating, hidden[:, n_members * width :], gating_buffers))
                 fused[:] = np.einsum("nm,nm->n", weights, ratios)
         return True
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from obil.arrays import as_prior
 from obil.errors import ModelFileError
 from obil.serving.dense_network import DenseNetwork, DenseScorer
-from obil.serving.ensemble import EnsembleScorer, Weigher
+from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.estimator_file import read_estimator, write_estimator
 from obil.serving.features import FeatureMap
 from obil.serving.graph_scorer import GraphScorer
@@ -59,8 +59,8 @@ def read_scorer(
     kind = saved["kind"]
     if kind in _PLAIN:
         scorer = _PLAIN[kind].rebuild(saved["scorer"], _own(name, arrays))
-        if scorer.balance.shape != (n_classes,):
-            raise ModelFileError(f"a member knows {scorer.balance.size} classes, the model {n_classes}")
+        if scorer.training_prior.shape != (n_classes,):
+            raise ModelFileError(f"a member knows {scorer.training_prior.size} classes, the model {n_classes}")
         return scorer
     if kind == "ensemble":
         return _read_ensemble(saved, name, folder, arrays, n_classes=n_classes, trusted=trusted)
@@ -101,21 +101,21 @@ def _write_ensemble(scorer: EnsembleScorer, name: str, folder: Path, arrays: Arr
         own = f"{name}.member{number}"
         if isinstance(member, DenseScorer):
             arrays |= _under(own, member.network.arrays())
-            balance = {"head": member.head, "balance": member.balance.tolist()}
-            members.append({"kind": "shared_network", "features": number_of(member.features)} | balance)
+            training_prior = {"head": member.head, "training_prior": member.training_prior.tolist()}
+            members.append({"kind": "shared_network", "features": number_of(member.features)} | training_prior)
         else:
             members.append(write_scorer(member, own, folder, arrays))
-    weigher = None
-    if scorer.weigher is not None:
-        weigher = {"features": number_of(scorer.weigher.features)}
-        arrays |= _under(f"{name}.weigher", scorer.weigher.network.arrays())
+    gating = None
+    if scorer.gating is not None:
+        gating = {"features": number_of(scorer.gating.features)}
+        arrays |= _under(f"{name}.gating", scorer.gating.network.arrays())
     for number, features in enumerate(maps):
         arrays |= _under(f"{name}.features{number}", features.arrays())
-    arrays[f"{name}.shares"] = scorer.shares
+    arrays[f"{name}.weights"] = scorer.weights
     return {
         "kind": "ensemble",
         "members": members,
-        "weigher": weigher,
+        "gating": gating,
         "feature_maps": [features.describe() for features in maps],
     }
 
@@ -140,15 +140,15 @@ def _read_ensemble(
         own = f"{name}.member{number}"
         if member["kind"] == "shared_network":
             network = DenseNetwork.rebuild(_own(own, arrays))
-            balance = as_prior(member["balance"], n_classes=n_classes)
-            members.append(DenseScorer(maps[member["features"]], network, str(member["head"]), balance))
+            training_prior = as_prior(member["training_prior"], n_classes=n_classes)
+            members.append(DenseScorer(maps[member["features"]], network, str(member["head"]), training_prior))
         else:
             members.append(read_scorer(member, own, folder, arrays, n_classes=n_classes, trusted=trusted))
-    weigher = None
-    if saved["weigher"] is not None:
-        network = DenseNetwork.rebuild(_own(f"{name}.weigher", arrays))
-        weigher = Weigher(maps[saved["weigher"]["features"]], network)
-    return EnsembleScorer(tuple(members), np.asarray(arrays[f"{name}.shares"], dtype=np.float64), weigher)
+    gating = None
+    if saved["gating"] is not None:
+        network = DenseNetwork.rebuild(_own(f"{name}.gating", arrays))
+        gating = GatingNetwork(maps[saved["gating"]["features"]], network)
+    return EnsembleScorer(tuple(members), np.asarray(arrays[f"{name}.weights"], dtype=np.float64), gating)
 
 
 def _under(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:

@@ -29,7 +29,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatorScorer:
-    """The scores of a fitted scikit-learn classifier, with the balance it was trained at divided out.
+    """The scores of a fitted scikit-learn classifier, with the prior it was trained at divided out.
 
     Probabilities become log p_k/prior_k - log p_0/prior_0; margins (`decision_function`) are taken as they are.
     Probabilities of exactly 0 or 1, as forests give them, are moved to `floor`.
@@ -100,7 +100,7 @@ def as_score_columns(scores: npt.ArrayLike, *, n_classes: int | None = None) -> 
 
 
 def scores_of_probabilities(probabilities: FloatArray, training_prior: FloatArray, floor: float) -> FloatArray:
-    """Return log p_k - log p_0 with the training balance divided out, (n, K)."""
+    """Return log p_k - log p_0 with the training prior divided out, (n, K)."""
     if not np.isfinite(probabilities).all():
         raise InvalidInputError("the model gave a probability that is not a number")
     logs = np.log(np.maximum(probabilities, floor)) - np.log(training_prior)

@@ -35,7 +35,7 @@ class TreeScorer:
     missing_left: npt.NDArray[np.uint8]  # (nodes,)
     values: FloatArray  # (nodes, K) of a forest, (nodes, 1) of a booster
     start: FloatArray  # (K,) of a forest 0; of a booster its log odds before any tree, (1,) for two classes
-    balance: FloatArray  # (K,) class shares in training
+    training_prior: FloatArray  # (K,)
     floor: float  # probabilities of a forest below this are moved to it
     width: int  # features of a row
 
@@ -45,7 +45,7 @@ class TreeScorer:
         return self.width
 
     def scores(self, X: Any) -> FloatArray:
-        """Return raw scores with the training balance divided out, (n, K)."""
+        """Return raw scores with the training prior divided out, (n, K)."""
         rows = as_matrix(X)
         if rows.shape[1] != self.width:
             raise InvalidInputError(f"a row has {self.width} features, got an array of shape {rows.shape}")
@@ -59,15 +59,20 @@ class TreeScorer:
             self.values, total,
         )  # fmt: skip
         if self.kind == FOREST:
-            return scores_of_probabilities(total / len(self.roots), self.balance, self.floor)
-        margins = scores_of_margins(total, len(self.balance))
-        log_balance = np.log(self.balance)
-        relative: FloatArray = margins - (log_balance - log_balance[0])
+            return scores_of_probabilities(total / len(self.roots), self.training_prior, self.floor)
+        margins = scores_of_margins(total, len(self.training_prior))
+        log_prior = np.log(self.training_prior)
+        relative: FloatArray = margins - (log_prior - log_prior[0])
         return relative
 
     def describe(self) -> dict[str, Any]:
         """Return what is not an array, as JSON values."""
-        return {"kind": self.kind, "balance": self.balance.tolist(), "floor": self.floor, "width": self.width}
+        return {
+            "kind": self.kind,
+            "training_prior": self.training_prior.tolist(),
+            "floor": self.floor,
+            "width": self.width,
+        }
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays by name."""
@@ -93,7 +98,7 @@ class TreeScorer:
             missing_left=arrays["missing_left"].astype(np.uint8),
             values=arrays["values"].astype(np.float64),
             start=arrays["start"].astype(np.float64),
-            balance=np.asarray(described["balance"], dtype=np.float64),
+            training_prior=np.asarray(described["training_prior"], dtype=np.float64),
             floor=float(described["floor"]),
             width=int(described["width"]),
         )
@@ -103,12 +108,12 @@ class TreeScorer:
 
 
 def _is_sound(trees: TreeScorer) -> bool:
-    n_nodes, n_trees, n_classes = len(trees.features), len(trees.roots), len(trees.balance)
+    n_nodes, n_trees, n_classes = len(trees.features), len(trees.roots), len(trees.training_prior)
     shapes = (
         trees.kind in (FOREST, BOOSTER)
         and n_trees > 0
         and trees.roots.shape == (n_trees,)
-        and bool((np.isfinite(trees.balance) & (trees.balance > 0.0)).all())
+        and bool((np.isfinite(trees.training_prior) & (trees.training_prior > 0.0)).all())
         and trees.outputs.shape == (n_trees,)
         and trees.features.shape == trees.thresholds.shape == trees.missing_left.shape == (n_nodes,)
         and trees.children.shape == (n_nodes, 2)

@@ -1,4 +1,4 @@
-"""Write the golden model of format 1: run once, when the format was new; the folder is never written again."""
+"""Write the golden model of format 1: run again only when the format changes before a release."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Write the golden ensembles of format 1: run once, when the format was new; the folders are never written again."""
+"""Write the golden ensembles of format 1: run again only when the format changes before a release."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 
 from obil.serving.calibrators import LinearCalibrator
 from obil.serving.dense_network import DenseNetwork, DenseScorer
-from obil.serving.ensemble import EnsembleScorer, Weigher
+from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.features import FeatureMap
 from obil.serving.files import load, save
 from obil.serving.holdout import Holdout
@@ -15,7 +15,7 @@ from obil.serving.ratio_model import RatioModel
 from obil.serving.trees import BOOSTER, FOREST, LEAF, TreeScorer
 
 HERE = Path(__file__).parent
-BALANCE = np.array([0.75, 0.25])
+TRAINING_PRIOR = np.array([0.75, 0.25])
 
 
 def network(rng: np.random.Generator, n_outputs: int) -> DenseNetwork:
@@ -39,7 +39,7 @@ def stump(kind: str, values: list[list[float]], start: list[float]) -> TreeScore
         missing_left=np.array([1, 0, 0], dtype=np.uint8),
         values=np.array(values),
         start=np.array(start),
-        balance=BALANCE,
+        training_prior=TRAINING_PRIOR,
         floor=0.01,
         width=2,
     )
@@ -49,25 +49,25 @@ def model(scorer: EnsembleScorer) -> RatioModel:
     """Return the scorer with a calibrator and four held-out rows."""
     calibrator = LinearCalibrator(np.array([1.0, 0.8]), np.array([0.0, -0.25]), np.zeros((1, 2, 2)))
     held_out = Holdout.of([[0.0, -1.0], [0.0, -0.5], [0.0, 1.0], [0.0, 2.0]], [0, 0, 1, 1])
-    return RatioModel(scorer, calibrator, np.array(["ill", "well"]), BALANCE, held_out)
+    return RatioModel(scorer, calibrator, np.array(["ill", "well"]), TRAINING_PRIOR, held_out)
 
 
 if __name__ == "__main__":
     rng = np.random.default_rng(1)
     curve = np.array([-1.0, 0.0, 2.0]), np.array([-1.5, 0.0, 1.0])
     features = FeatureMap.of_columns([[curve], np.array([0.0, 1.0])], straight=False, gaps=(0,))
-    networks = [DenseScorer(features, network(rng, 1), "tanh", BALANCE) for _ in range(2)]
+    networks = [DenseScorer(features, network(rng, 1), "tanh", TRAINING_PRIOR) for _ in range(2)]
     forest = stump(FOREST, [[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]], [0.0, 0.0])
     booster = stump(BOOSTER, [[0.0], [-0.5], [1.25]], [-1.0])
     mixed = EnsembleScorer((networks[0], forest, networks[1], booster), np.array([0.4, 0.1, 0.3, 0.2]))
-    weighed = EnsembleScorer(tuple(networks), np.array([0.5, 0.5]), Weigher(features, network(rng, 2)))
+    gated = EnsembleScorer(tuple(networks), np.array([0.5, 0.5]), GatingNetwork(features, network(rng, 2)))
     rows = [[-0.5, 0.0], [0.75, 1.0], [None, 1.0], [3.0, 2.0], [-4.0, None]]
     matrix = np.array(rows, dtype=np.float64)
     save(model(mixed), HERE / "network_1")
-    save(model(weighed), HERE / "network_1_weighed")
+    save(model(gated), HERE / "network_1_gated")
     expected = {
         "rows": rows,
         "log_ratios": load(HERE / "network_1").log_ratios(matrix)[:, 1].tolist(),
-        "weighed_log_ratios": load(HERE / "network_1_weighed").log_ratios(matrix)[:, 1].tolist(),
+        "gated_log_ratios": load(HERE / "network_1_gated").log_ratios(matrix)[:, 1].tolist(),
     }
     (HERE / "network_1_expected.json").write_text(json.dumps(expected, indent=1) + "\n")
