@@ -16,7 +16,7 @@ for views in (False, True):
     with tempfile.TemporaryDirectory() as folder:
         obil.save(model, Path(folder) / "model")
         saved = obil.load(Path(folder) / "model")
-    for tracker in (None, obil.BayesBank()):
+    for tracker in (None, obil.trackers.BayesBank()):
         online = obil.OnlineClassifier(saved, tracker=tracker)
         online.decide_many(rows[:600], ids=list(range(600)))
         online.decide(rows[600], id="one")

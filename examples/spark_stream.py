@@ -54,7 +54,7 @@ def decide(spark: SparkSession, model: Path, folder: Path) -> DataFrame:
     """Run the query over what lies in the source folder, and return everything decided so far."""
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "source"))
     # only the balance moves here, so rows may vote at full speed; without `tracker` the slower, safe one watches them
-    bank = obil.BayesBank(0.1)
+    bank = obil.trackers.BayesBank(0.1)
     decided = obil.spark.stream(source, model, key="site", time="at", id="id", label="truth", tracker=bank)
     query = (
         decided.writeStream.format("parquet")

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
-from obil.datasets.named_sets import load_named
+from obil.datasets.named_set import load_named
 from obil.datasets.real_sets import load_fashion_mnist
 from obil.errors import InvalidInputError
 

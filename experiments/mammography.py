@@ -23,7 +23,7 @@ from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
 from obil.calibration.calibrate import fit_calibrator
 from obil.calibration.linear import SLOPE_SD, fit_linear
-from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.shift_protocol import shifted_streams
 from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError

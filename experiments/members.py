@@ -28,7 +28,7 @@ from obil.arrays import FloatArray
 from obil.calibration.linear import fit_linear
 from obil.calibration.reliability import calibration_error, reliability
 from obil.datasets.gaussian_stream import GaussianClasses
-from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier

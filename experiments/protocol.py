@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.reliability import calibration_error, reliability
-from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.shift_protocol import shifted_streams, thinned_rows
 from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError

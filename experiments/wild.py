@@ -16,7 +16,7 @@ from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.posterior import posteriors_at
-from obil.datasets.named_sets import NamedSet, load_named
+from obil.datasets.named_set import NamedSet, load_named
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.online_classifier import OnlineClassifier

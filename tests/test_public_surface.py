@@ -1,12 +1,15 @@
-"""`obil.__all__` is the public surface: complete, documented and cheap to import."""
+"""The public surface: eight packages, each name listed here, documented, and cheap to import."""
 
 import ast
+import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -14,94 +17,255 @@ import pytest
 
 import obil
 
-CORE = ("obil.arrays", "obil.compiled", "obil.errors", "obil.bayes", "obil.datasets", "obil.trackers")
-HEAVY = ("numba", "sklearn", "torch", "matplotlib")
+ROOT = Path(__file__).parent.parent
+HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib")
+NEEDS = {"obil.networks": "torch", "obil.service": "fastapi", "obil.spark": "pyspark"}  # an extra
+
+PUBLIC = {
+    "obil": """
+        Backtest ChangeReport ConcurrentUseError Costs Decision Decisions EstimationError Gate Holdout
+        InvalidInputError InvalidStateError ModelFileError NotStartedError OBILClassifier ObilError OnlineClassifier
+        PerformanceReport PriorEstimate RatioClassifier RatioModel Scores Verdict Verification backtest datasets
+        estimate_prior load monitor networks policies save service spark trackers verify
+    """,
+    "obil.datasets": """
+        GaussianClasses NamedSet ShiftedStream Split Stream duplicate_groups load_named named_sets prior_paths
+        read_table shifted_streams stratified_split thinned_rows time_split
+    """,
+    "obil.monitor": "Difference LabelShiftMonitor ScoreRegion",
+    "obil.networks": """
+        BinaryLoss CategoricalLoss ConvNet GraphConvNet LossReport MLP ModuleKind NetworkKind TextTransformer Training
+        bregman_loss brier categorical_cross_entropy check_loss cost_weighted cost_weighted_squared_error
+        cross_entropy exponential logistic normalised_edges squared_error
+    """,
+    "obil.policies": """
+        AlertBudget BoundPolicy CostPolicy FBetaPolicy GMeanPolicy Policy PrecisionFloor RecallFloor
+    """,
+    "obil.service": "Client NotReachedError ServiceError ServiceSettings StreamClient open_service",
+    "obil.spark": "estimate_prior score stream stream_batches",
+    "obil.trackers": """
+        Algorithm2 BBSE BayesBank FixedPrior GridFilter LearnsFromLabels OnlineEM PriorTracker SafeTracker
+        ViewReference WindowEM
+    """,
+}
+NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
+NO_EXAMPLE_YET = {
+    "obil.Backtest",
+    "obil.ChangeReport",
+    "obil.ConcurrentUseError",
+    "obil.Decision",
+    "obil.Decisions",
+    "obil.EstimationError",
+    "obil.InvalidInputError",
+    "obil.InvalidStateError",
+    "obil.ModelFileError",
+    "obil.NotStartedError",
+    "obil.ObilError",
+    "obil.OnlineClassifier",
+    "obil.PerformanceReport",
+    "obil.PriorEstimate",
+    "obil.RatioModel",
+    "obil.Scores",
+    "obil.Verdict",
+    "obil.Verification",
+    "obil.estimate_prior",
+    "obil.load",
+    "obil.save",
+    "obil.datasets.NamedSet",
+    "obil.datasets.ShiftedStream",
+    "obil.datasets.Split",
+    "obil.datasets.Stream",
+    "obil.datasets.load_named",
+    "obil.monitor.Difference",
+    "obil.monitor.ScoreRegion",
+    "obil.networks.LossReport",
+    "obil.networks.MLP",
+    "obil.networks.ModuleKind",
+    "obil.networks.NetworkKind",
+    "obil.networks.Training",
+    "obil.networks.brier",
+    "obil.networks.categorical_cross_entropy",
+    "obil.networks.exponential",
+    "obil.networks.logistic",
+    "obil.networks.squared_error",
+    "obil.policies.BoundPolicy",
+    "obil.policies.Policy",
+    "obil.service.NotReachedError",
+    "obil.service.ServiceError",
+    "obil.service.StreamClient",
+    "obil.service.open_service",
+    "obil.spark.estimate_prior",
+    "obil.spark.score",
+    "obil.spark.stream",
+    "obil.spark.stream_batches",
+    "obil.trackers.LearnsFromLabels",
+    "obil.trackers.PriorTracker",
+    "obil.trackers.ViewReference",
+}
+PENDING = {"obil.online.state.checkpoint", "obil.online.reference_sample"}  # until there are public names for them
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
+SCRIPTS = sorted(
+    str(script.relative_to(ROOT)) for folder in ("examples", "deploy") for script in ROOT.glob(f"{folder}/*.py")
+)
+PYTHON_BLOCK = re.compile(r"```(?:python|pycon)\n(.*?)```", flags=re.DOTALL)
 
 
-def core_modules() -> Iterator[ModuleType]:
-    for name in CORE:
-        module = importlib.import_module(name)
-        yield module
-        for found in pkgutil.walk_packages(getattr(module, "__path__", []), name + "."):
-            yield importlib.import_module(found.name)
+def public(package: str, name: str) -> object:
+    if package in NEEDS:
+        pytest.importorskip(NEEDS[package], reason=f"needs {NEEDS[package]}")
+    return getattr(importlib.import_module(package), name)
 
 
-def test_every_name_in_all_can_be_imported_and_dir_shows_exactly_those() -> None:
-    for name in obil.__all__:
-        assert getattr(obil, name) is not None, name
-    assert len(set(obil.__all__)) == len(obil.__all__)
-    assert set(dir(obil)) == {*obil.__all__, "__version__"}
+def used_names(code: str) -> Iterator[str]:
+    """Every dotted name below `obil` that `code` imports or reads."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "obil")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "obil":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and (dotted := dotted_name(node)) and dotted.startswith("obil."):
+            yield dotted
 
 
-def test_nothing_of_obil_can_be_imported_that_all_does_not_name() -> None:
-    for name in obil.__all__:
-        getattr(obil, name)
-    ours = {
-        name
-        for name, value in vars(obil).items()
-        if not name.startswith("_")
-        and not isinstance(value, ModuleType)
-        and str(getattr(value, "__module__", "")).startswith("obil")
-    }
-    assert ours == set(obil.__all__)
+def dotted_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (owner := dotted_name(node.value)):
+        return f"{owner}.{node.attr}"
+    return ""
 
 
-def test_the_type_checker_sees_the_same_names() -> None:
-    tree = ast.parse(Path(obil.__file__).read_text())
-    guarded = [node for node in tree.body if isinstance(node, ast.If)]
-    seen = {
-        alias.asname or alias.name
-        for block in guarded
+def is_public(dotted: str) -> bool:
+    """Whether a dotted name is a public package or begins with a public name: attributes of one are its own matter."""
+    if dotted in PUBLIC or dotted == "obil.__version__":
+        return True
+    package = ".".join(dotted.split(".")[:2]) if ".".join(dotted.split(".")[:2]) in PUBLIC else "obil"
+    return dotted.removeprefix(package + ".").split(".")[0] in PUBLIC[package].split()
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_public_package_lists_exactly_the_names_written_here(package: str) -> None:
+    module = importlib.import_module(package)
+    names = PUBLIC[package].split()
+    assert names == sorted(names)
+    assert module.__all__ == names
+    assert dir(module) == names
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_type_checker_sees_the_names_that_are_listed(package: str) -> None:
+    tree = ast.parse(Path(str(importlib.import_module(package).__file__)).read_text())
+    seen = [
+        (alias.name, alias.asname)
+        for block in tree.body
+        if isinstance(block, ast.If)
         for statement in block.body
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
-    }
-    assert seen == set(obil.__all__)
+    ]
+    assert sorted(seen) == [(name, name) for name in PUBLIC[package].split()]
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'NoSuchThing'"):
-        obil.NoSuchThing
+@pytest.mark.parametrize("package", PUBLIC)
+def test_no_public_name_is_hidden_by_a_module_of_its_package(package: str) -> None:
+    module = importlib.import_module(package)
+    modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
+    taken = modules & set(PUBLIC[package].split())
+    assert all(isinstance(getattr(module, name), ModuleType) for name in taken)
 
 
-@pytest.mark.parametrize("name", obil.__all__)
-def test_every_public_name_and_its_methods_have_a_docstring(name: str) -> None:
-    value = getattr(obil, name)
-    assert (value.__doc__ or "").strip(), name
+@pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
+def test_a_public_name_and_its_methods_have_a_docstring(package: str, name: str) -> None:
+    value = public(package, name)
+    assert (inspect.getdoc(value) or "").strip()
     if inspect.isclass(value):
-        for member, method in inspect.getmembers(value):
+        for member, method in vars(value).items():
             if not member.startswith("_") and (inspect.isroutine(method) or isinstance(method, property)):
                 assert inspect.getdoc(method), f"{name}.{member}"
 
 
-@pytest.mark.parametrize("module", list(core_modules()), ids=lambda module: str(module.__name__))
-def test_every_public_function_and_class_of_the_core_has_a_docstring(module: ModuleType) -> None:
-    assert (module.__doc__ or "").strip()
-    for name, value in vars(module).items():
-        defined_here = getattr(value, "__module__", None) == module.__name__
-        if defined_here and not name.startswith("_") and (inspect.isclass(value) or inspect.isroutine(value)):
-            assert (value.__doc__ or "").strip(), f"{module.__name__}.{name}"
+@pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
+def test_a_public_name_has_a_doctest(package: str, name: str) -> None:
+    value = public(package, name)
+    if isinstance(value, ModuleType):  # its names have their own
+        return
+    docstring = value.__doc__ or ""
+    shown = bool(doctest.DocTestParser().get_examples(docstring))
+    assert shown != (f"{package}.{name}" in NO_EXAMPLE_YET), f"{package}.{name} shows no example"
 
 
-def test_every_name_a_core_module_exports_exists() -> None:
-    for module in core_modules():
-        for name in getattr(module, "__all__", ()):
-            assert hasattr(module, name), f"{module.__name__}.{name}"
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'obil' has no attribute 'NoSuchThing'"):
+        obil.NoSuchThing
+    with pytest.raises(ImportError, match="NoSuchThing"):
+        exec("from obil.trackers import NoSuchThing")
 
 
-def test_importing_obil_loads_nothing_heavy() -> None:
-    code = f"import sys, obil; dir(obil); print([name for name in {HEAVY} if name in sys.modules])"
+def test_importing_the_public_packages_loads_nothing_heavy() -> None:
+    code = f"""
+import importlib, sys
+for package in {list(PUBLIC)}:
+    dir(importlib.import_module(package))
+print([name for name in {HEAVY} if name in sys.modules])
+"""
     source = str(Path(obil.__file__).parents[1])
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": source}
-    )
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": source})
     assert ran.stdout.strip() == "[]"
 
 
-def test_user_errors_are_value_errors_too_and_all_share_one_root() -> None:
-    from obil.errors import InvalidInputError, InvalidStateError, NotStartedError, ObilError
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_uses_public_names_only(page: str) -> None:
+    for block in PYTHON_BLOCK.findall((ROOT / page).read_text()):
+        private = [name for name in used_names(block.replace(">>> ", "")) if not is_public(name)]
+        private = [name for name in private if name.rpartition(".")[0] not in PENDING]
+        assert not private, f"{page} shows {private}"
 
-    assert issubclass(InvalidInputError, ValueError)
-    assert issubclass(InvalidStateError, ValueError)
-    assert issubclass(NotStartedError, RuntimeError)
-    assert all(issubclass(error, ObilError) for error in (InvalidInputError, InvalidStateError, NotStartedError))
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_example_uses_public_names_only(script: str) -> None:
+    private = [name for name in used_names((ROOT / script).read_text()) if not is_public(name)]
+    assert not private, f"{script} uses {private}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_prose_names_nothing_private(page: str) -> None:
+    """`obil.something` between backticks is an interface that a reader will try."""
+    named = re.findall(r"`(obil(?:\.\w+)+)", (ROOT / page).read_text())
+    files = ("obil.db", "obil.key", "obil.service", "obil.conf")
+    private = [name for name in named if not is_public(name) and name not in files]
+    assert page == "CONTRIBUTING.md" or not private, f"{page} names {private}"
+
+
+def test_the_check_of_pages_finds_what_is_private() -> None:
+    code = (
+        "import obil.serving.files; from obil.trackers import BayesBank, passes; obil.arrays.as_prior(1); obil.load(1)"
+    )
+    private = {name for name in used_names(code) if not is_public(name)}
+    assert private == {"obil.serving.files", "obil.trackers.passes", "obil.arrays", "obil.arrays.as_prior"}
+
+
+def every_module() -> Iterator[str]:
+    skipped = tuple(package for package, extra in NEEDS.items() if find_spec(extra) is None)
+    for found in pkgutil.walk_packages(obil.__path__, "obil.", onerror=lambda name: None):
+        if not found.name.startswith(skipped) and not found.name.startswith("obil.resampling"):
+            yield found.name
+
+
+@pytest.mark.parametrize("name", [*every_module()])
+def test_every_class_and_function_without_an_underscore_has_a_docstring(name: str) -> None:
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip()
+    for member, value in vars(module).items():
+        defined_here = getattr(value, "__module__", None) == name
+        if defined_here and not member.startswith("_") and (inspect.isclass(value) or inspect.isroutine(value)):
+            assert (inspect.getdoc(value) or "").strip(), f"{name}.{member}"
+
+
+def test_user_errors_are_value_errors_too_and_all_share_one_root() -> None:
+    assert issubclass(obil.InvalidInputError, ValueError)
+    assert issubclass(obil.InvalidStateError, ValueError)
+    assert issubclass(obil.ModelFileError, ValueError)
+    assert issubclass(obil.NotStartedError, RuntimeError)
+    errors = [value for _, value in inspect.getmembers(importlib.import_module("obil.errors"), inspect.isclass)]
+    assert all(issubclass(error, obil.ObilError) and error.__name__ in obil.__all__ for error in errors)

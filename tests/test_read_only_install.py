@@ -21,7 +21,7 @@ for place in (folder, folder / "prior", pathlib.Path.home()):
     except OSError:
         continue
     raise SystemExit(f"could write to {place}: this run proves nothing")
-from obil import BayesBank
+from obil.trackers import BayesBank
 bank = BayesBank(.05)
 bank.update_many([[0.0, -3.0]] * 50)
 assert 0.0 < bank.prior[1] < 0.05, bank.prior

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from experiments.choices.measures import Measures, calibrated_ways, draw_fresh, draw_training, measured, prior_at
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.gaussian_stream import GaussianClasses
-from obil.datasets.named_sets import load_named
+from obil.datasets.named_set import load_named
 from obil.datasets.splits import stratified_split
 from obil.estimators.obil_classifier import OBILClassifier
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from experiments.theory_rows.losses import RIGHT, TOLERANCE
 from experiments.theory_rows.row import Figures, Measured, Settings
 from obil.arrays import FloatArray
-from obil.networks.check_loss import PROBABILITIES, LossReport, check_loss
+from obil.networks.loss_report import PROBABILITIES, LossReport, check_loss
 from obil.networks.losses import (
     bregman_loss,
     cost_weighted_squared_error,

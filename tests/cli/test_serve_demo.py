@@ -22,7 +22,7 @@ import obil as package
 from obil.cli.demo import DATA_SET
 from obil.cli.demo_streams import LABEL_DELAY, LABEL_SHARE, DemoStream, Player, demo_streams
 from obil.cli.serve_demo import SEED, _place
-from obil.datasets.named_sets import load_named
+from obil.datasets.named_set import load_named
 from obil.datasets.splits import stratified_split
 from tests.cli.cases import obil
 

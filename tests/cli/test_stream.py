@@ -59,7 +59,7 @@ import json, os, sys
 import obil.cli.main, obil.cli.arriving, obil.cli.decision_log, obil.cli.tables, obil.datasets.table_stream
 import obil.estimators.table_fit, obil.serving.files, obil.online.state.checkpoint, obil.online.batch_invariant_scores
 import skops.io, sklearn.linear_model
-obil.BayesBank(0.1)
+obil.trackers.BayesBank(0.1)
 obil.load(sys.argv[1])
 while line := sys.stdin.readline():
     request = json.loads(line)

@@ -16,7 +16,8 @@ from obil.calibration.gate import Gate
 from obil.errors import InvalidInputError
 from obil.evaluation.report import report_page, write_report
 from obil.evaluation.verify import Verification, verify
-from obil.policies import CostPolicy, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor, policy_from_text
+from obil.policies import CostPolicy, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor
+from obil.policies.notation import policy_from_text
 from obil.serving.holdout import Holdout
 from tests.calibration.rows import held_out, three_classes
 

@@ -10,7 +10,8 @@ from obil.calibration.reliability import ReliabilityBin
 from obil.evaluation.calibration_plot import share_interval
 from obil.evaluation.operating_plot import operating_picture, picture_priors
 from obil.evaluation.operating_points import operating_points, with_training_prior
-from obil.policies import CostPolicy, one_against_rest
+from obil.policies import CostPolicy
+from obil.policies.one_against_rest import one_against_rest
 from tests.calibration.rows import held_out, three_classes
 
 ROWS = held_out(4_000, 0.2, 0)

@@ -10,7 +10,7 @@ from scipy.stats import ttest_1samp
 
 from experiments import members
 from experiments.significance import corrected_p_value
-from obil.datasets.named_sets import load_named
+from obil.datasets.named_set import load_named
 from obil.errors import InvalidInputError
 
 SETTINGS: dict[str, Any] = {

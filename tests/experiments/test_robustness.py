@@ -15,7 +15,7 @@ from experiments import robustness, robustness_page, robustness_pictures
 from experiments.pictures import style
 from experiments.stress import contest, drift, miscalibration, noise
 from obil.datasets.gaussian_stream import GaussianClasses
-from obil.datasets.named_sets import load_named
+from obil.datasets.named_set import load_named
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 

@@ -9,17 +9,10 @@ from hypothesis import strategies as st
 
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
-from obil.policies import (
-    AlertBudget,
-    FBetaPolicy,
-    GMeanPolicy,
-    OperatingCurve,
-    Policy,
-    PrecisionFloor,
-    RecallFloor,
-    one_against_rest,
-    policy_from_json,
-)
+from obil.policies import AlertBudget, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor, RecallFloor
+from obil.policies.notation import policy_from_json
+from obil.policies.one_against_rest import one_against_rest
+from obil.policies.operating_curve import OperatingCurve
 from obil.serving.holdout import Holdout
 from tests.policies.cases import POLICIES, TABLED, binary_rows, gaussian_holdout
 

@@ -5,18 +5,8 @@ import pytest
 
 from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError
-from obil.policies import (
-    TEXT_CHOICES,
-    AlertBudget,
-    CostPolicy,
-    FBetaPolicy,
-    GMeanPolicy,
-    Policy,
-    PrecisionFloor,
-    RecallFloor,
-    policy_from_json,
-    policy_from_text,
-)
+from obil.policies import AlertBudget, CostPolicy, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor, RecallFloor
+from obil.policies.notation import TEXT_CHOICES, policy_from_json, policy_from_text
 
 DEAR_MISS = Costs(false_positive=1.0, false_negative=9.0)
 

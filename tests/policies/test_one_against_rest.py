@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from obil.errors import InvalidInputError
-from obil.policies import one_against_rest
+from obil.policies.one_against_rest import one_against_rest
 
 
 def joint_rows(n_rows: int, n_classes: int, seed: int = 0) -> np.ndarray:

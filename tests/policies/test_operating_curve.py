@@ -5,8 +5,8 @@ import pytest
 
 from obil.bayes.regret import GaussianPair
 from obil.errors import InvalidInputError
-from obil.policies import FBetaPolicy, OperatingCurve
-from obil.policies.operating_curve import MOST_THRESHOLDS
+from obil.policies import FBetaPolicy
+from obil.policies.operating_curve import MOST_THRESHOLDS, OperatingCurve
 from obil.serving.holdout import Holdout
 from tests.policies.cases import SEPARATION, binary_rows, gaussian_holdout
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from obil.errors import InvalidInputError
 from obil.online.online_classifier import OnlineClassifier
-from obil.policies import policy_from_json
+from obil.policies.notation import policy_from_json
 from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
 from obil.service.streams.operations import (
     Decided,

@@ -358,7 +358,7 @@ def test_serving_scores_loads_neither_scikit_learn_nor_pandas(tmp_path: Path) ->
     program = f"""
         import sys
         import obil
-        online = obil.OnlineClassifier(obil.load({str(tmp_path / "model")!r}), policy=obil.FBetaPolicy())
+        online = obil.OnlineClassifier(obil.load({str(tmp_path / "model")!r}), policy=obil.policies.FBetaPolicy())
         online.decide([1.5])
         online.decide_many([0.5, -1.5])
         online.interval()

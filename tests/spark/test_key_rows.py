@@ -116,6 +116,6 @@ def test_scoring_alerts_on_the_class_it_was_told(spark: Any) -> None:
     for positive in ("fine", "fraud"):
         scored = score(df, pair_model(), policy=policy, prior=0.4, positive=positive, features=["score"]).toPandas()
         online = obil.OnlineClassifier(
-            pair_model(), policy=policy, prior=0.4, positive=positive, tracker=obil.FixedPrior()
+            pair_model(), policy=policy, prior=0.4, positive=positive, tracker=obil.trackers.FixedPrior()
         )
         assert scored["decision"].tolist() == online.predict(scores).tolist()

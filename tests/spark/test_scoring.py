@@ -39,10 +39,10 @@ def test_takes_a_model_folder_costs_and_a_policy(spark: Any, tmp_path: Any) -> N
     df = spark.createDataFrame(pd.DataFrame({"score": scores}))
     costs = obil.Costs(false_positive=1.0, false_negative=9.0)
     by_costs = score(df, tmp_path / "model", costs=costs, prior=0.2, features=["score"]).toPandas()
-    online = obil.OnlineClassifier(model, costs=costs, prior=0.2, tracker=obil.FixedPrior())
+    online = obil.OnlineClassifier(model, costs=costs, prior=0.2, tracker=obil.trackers.FixedPrior())
     assert by_costs["decision"].tolist() == online.predict(scores).tolist()
     by_policy = score(df, tmp_path / "model", policy=FBetaPolicy(), prior=0.2, features=["score"]).toPandas()
-    online = obil.OnlineClassifier(model, policy=FBetaPolicy(), prior=0.2, tracker=obil.FixedPrior())
+    online = obil.OnlineClassifier(model, policy=FBetaPolicy(), prior=0.2, tracker=obil.trackers.FixedPrior())
     assert by_policy["decision"].tolist() == online.predict(scores).tolist()
 
 

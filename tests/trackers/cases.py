@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.trackers import BBSE, TRACKERS, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, SafeTracker, WindowEM
+from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, SafeTracker, WindowEM
+from obil.trackers.restore import TRACKERS
 from obil.trackers.tracker import CompiledTracker
 
 SIZES = (2, 3, 7)

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
-from obil.trackers import TRACKERS, BayesBank, restore_tracker
+from obil.trackers import BayesBank
+from obil.trackers.restore import TRACKERS, restore_tracker
 from obil.trackers.tracker import CompiledTracker
 from tests.trackers.cases import (
     CASES,

@@ -13,7 +13,8 @@ from scipy.special import log_softmax
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
-from obil.trackers import BayesBank, SafeTracker, restore_tracker
+from obil.trackers import BayesBank, SafeTracker
+from obil.trackers.restore import restore_tracker
 from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
 from tests.trackers.cases import assert_in_simplex, start_prior, stream, through_json
 from tests.trackers.test_bayes_bank_guarantee import best_with_switches

@@ -58,7 +58,8 @@ def one_line_errors() -> Iterator[None]:
 def chosen_policy(policy: str | None, cost_fp: float | None, cost_fn: float | None) -> "Policy":
     """Return the policy that the options name: a policy, or costs (1 where only one is given), or equal costs."""
     from obil.bayes.costs import Costs
-    from obil.policies import CostPolicy, policy_from_text
+    from obil.policies import CostPolicy
+    from obil.policies.notation import policy_from_text
 
     costs = Costs(
         false_positive=1.0 if cost_fp is None else cost_fp, false_negative=1.0 if cost_fn is None else cost_fn

@@ -40,7 +40,7 @@ def _described(n_members: int, *, has_torch: bool) -> str:
 def _run(out: Path, rows: int, seed: int) -> None:
     # imported here so that `obil --help` pays for none of it
     from obil.bayes.costs import Costs
-    from obil.datasets.named_sets import load_named
+    from obil.datasets.named_set import load_named
     from obil.datasets.prior_paths import jump_and_decay
     from obil.datasets.splits import stratified_split
     from obil.errors import InvalidInputError

@@ -51,7 +51,7 @@ def _place(folder: Path | None) -> Iterator[Path]:
 def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     # imported here so that `obil --help` pays for none of it
     from obil.cli.demo_streams import Player, demo_streams
-    from obil.datasets.named_sets import load_named
+    from obil.datasets.named_set import load_named
     from obil.datasets.splits import stratified_split
     from obil.errors import InvalidInputError
     from obil.estimators.obil_classifier import OBILClassifier

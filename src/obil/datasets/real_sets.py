@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import IntArray
-from obil.datasets.named_sets import data_folders
+from obil.datasets.named_set import data_folders
 from obil.errors import InvalidInputError
 
 FASHION_CLASSES = (

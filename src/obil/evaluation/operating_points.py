@@ -7,8 +7,8 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.bayes.costs import EQUAL_COSTS, Costs
-from obil.policies import BoundPolicy, CostPolicy, Policy, one_against_rest
-from obil.policies.one_against_rest import positive_class
+from obil.policies import BoundPolicy, CostPolicy, Policy
+from obil.policies.one_against_rest import one_against_rest, positive_class
 from obil.serving.holdout import Holdout
 
 PRIORS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)

@@ -8,7 +8,8 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, IntArray, as_scaled
 from obil.bayes.costs import EQUAL_COSTS, Costs
 from obil.errors import InvalidInputError
-from obil.policies import CostPolicy, Policy, one_against_rest
+from obil.policies import CostPolicy, Policy
+from obil.policies.one_against_rest import one_against_rest
 from obil.serving.ratio_model import RatioModel
 
 

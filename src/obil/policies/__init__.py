@@ -1,28 +1,28 @@
-"""Policies: from the prior, and held-out rows, to a threshold; one a file, behind one protocol."""
+"""Choose the threshold from the current prior and held-out rows: one policy per module, behind one protocol."""
 
-from obil.policies.alert_budget import AlertBudget
-from obil.policies.cost_policy import CostPolicy
-from obil.policies.fbeta_policy import FBetaPolicy
-from obil.policies.gmean_policy import GMeanPolicy
-from obil.policies.notation import TEXT_CHOICES, policy_from_json, policy_from_text
-from obil.policies.one_against_rest import one_against_rest
-from obil.policies.operating_curve import OperatingCurve
-from obil.policies.policy import BoundPolicy, Policy
-from obil.policies.precision_floor import PrecisionFloor
-from obil.policies.recall_floor import RecallFloor
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "TEXT_CHOICES",
-    "AlertBudget",
-    "BoundPolicy",
-    "CostPolicy",
-    "FBetaPolicy",
-    "GMeanPolicy",
-    "OperatingCurve",
-    "Policy",
-    "PrecisionFloor",
-    "RecallFloor",
-    "one_against_rest",
-    "policy_from_json",
-    "policy_from_text",
-]
+from obil.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from obil.policies.alert_budget import AlertBudget as AlertBudget
+    from obil.policies.cost_policy import CostPolicy as CostPolicy
+    from obil.policies.fbeta_policy import FBetaPolicy as FBetaPolicy
+    from obil.policies.gmean_policy import GMeanPolicy as GMeanPolicy
+    from obil.policies.policy import BoundPolicy as BoundPolicy
+    from obil.policies.policy import Policy as Policy
+    from obil.policies.precision_floor import PrecisionFloor as PrecisionFloor
+    from obil.policies.recall_floor import RecallFloor as RecallFloor
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "alert_budget": "AlertBudget",
+            "cost_policy": "CostPolicy",
+            "fbeta_policy": "FBetaPolicy",
+            "gmean_policy": "GMeanPolicy",
+            "policy": "BoundPolicy Policy",
+            "precision_floor": "PrecisionFloor",
+            "recall_floor": "RecallFloor",
+        },
+    )

@@ -1,30 +1,21 @@
-"""Run the same model on Apache Spark: batch and streaming.
+"""Run the same model on Apache Spark, in batch and streaming. Importing this needs neither pyspark nor Java."""
 
-Names are loaded when they are first used, so that importing this package needs neither pyspark nor Java.
-"""
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from obil.lazy import lazy_names
 
 if TYPE_CHECKING:
     from obil.spark.batch_stream import stream_batches as stream_batches
     from obil.spark.keyed_stream import stream as stream
     from obil.spark.prevalence import estimate_prior as estimate_prior
     from obil.spark.scoring import score as score
-
-_HOMES = {
-    "estimate_prior": "obil.spark.prevalence",
-    "score": "obil.spark.scoring",
-    "stream": "obil.spark.keyed_stream",
-    "stream_batches": "obil.spark.batch_stream",
-}
-
-__all__ = ["estimate_prior", "score", "stream", "stream_batches"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'obil.spark' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "batch_stream": "stream_batches",
+            "keyed_stream": "stream",
+            "prevalence": "estimate_prior",
+            "scoring": "score",
+        },
+    )

@@ -1,51 +1,34 @@
-"""Trackers: one a file, behind one protocol."""
+"""Track the class prior of a stream: one tracker per module, behind one protocol."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from obil.errors import InvalidStateError
-from obil.trackers.algorithm2 import Algorithm2
-from obil.trackers.bayes_bank import BayesBank
-from obil.trackers.bbse import BBSE
-from obil.trackers.fixed_prior import FixedPrior
-from obil.trackers.grid_filter import GridFilter
-from obil.trackers.online_em import OnlineEM
-from obil.trackers.safe_tracker import SafeTracker
-from obil.trackers.tracker import CompiledTracker, LearnsFromLabels, PriorTracker
-from obil.trackers.window_em import WindowEM
+from obil.lazy import lazy_names
 
-TRACKERS: dict[str, type[CompiledTracker]] = {
-    tracker.__name__: tracker
-    for tracker in (SafeTracker, BayesBank, GridFilter, Algorithm2, OnlineEM, WindowEM, BBSE, FixedPrior)
-}
-
-
-def restore_tracker(state: Mapping[str, Any]) -> CompiledTracker:
-    """Return the tracker that made `state`, whichever it is, going on exactly where it stopped.
-
-    >>> restore_tracker(FixedPrior(0.1).state()).prior
-    array([0.9, 0.1])
-    """
-    try:
-        name = str(state["tracker"])
-    except (KeyError, TypeError, IndexError):
-        name = ""
-    if name not in TRACKERS:
-        raise InvalidStateError(f"a tracker state names one of {sorted(TRACKERS)}, got {name!r:.40}")
-    return TRACKERS[name].from_state(state)
-
-
-__all__ = [
-    "BBSE",
-    "TRACKERS",
-    "Algorithm2",
-    "BayesBank",
-    "FixedPrior",
-    "GridFilter",
-    "LearnsFromLabels",
-    "OnlineEM",
-    "PriorTracker",
-    "SafeTracker",
-    "WindowEM",
-    "restore_tracker",
-]
+if TYPE_CHECKING:
+    from obil.trackers.algorithm2 import Algorithm2 as Algorithm2
+    from obil.trackers.bayes_bank import BayesBank as BayesBank
+    from obil.trackers.bbse import BBSE as BBSE
+    from obil.trackers.fixed_prior import FixedPrior as FixedPrior
+    from obil.trackers.grid_filter import GridFilter as GridFilter
+    from obil.trackers.online_em import OnlineEM as OnlineEM
+    from obil.trackers.safe_tracker import SafeTracker as SafeTracker
+    from obil.trackers.tracker import LearnsFromLabels as LearnsFromLabels
+    from obil.trackers.tracker import PriorTracker as PriorTracker
+    from obil.trackers.view_reference import ViewReference as ViewReference
+    from obil.trackers.window_em import WindowEM as WindowEM
+else:
+    __getattr__, __dir__, __all__ = lazy_names(
+        __name__,
+        {
+            "algorithm2": "Algorithm2",
+            "bayes_bank": "BayesBank",
+            "bbse": "BBSE",
+            "fixed_prior": "FixedPrior",
+            "grid_filter": "GridFilter",
+            "online_em": "OnlineEM",
+            "safe_tracker": "SafeTracker",
+            "tracker": "LearnsFromLabels PriorTracker",
+            "view_reference": "ViewReference",
+            "window_em": "WindowEM",
+        },
+    )

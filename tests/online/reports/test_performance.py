@@ -16,7 +16,8 @@ from obil.calibration.calibrate import fit_calibrator
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.reports.performance import Performance, performance_now, performance_over_window
 from obil.online.state.outcome_tally import OutcomeTally
-from obil.policies import CostPolicy, one_against_rest
+from obil.policies import CostPolicy
+from obil.policies.one_against_rest import one_against_rest
 from obil.serving.calibrators import LinearCalibrator
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel

@@ -12,9 +12,11 @@ from obil.online.reference_sample import monitor_reference
 from obil.online.reports.monitoring_runs import MonitoringRun, monitoring_runs_of
 from obil.online.state.history import StreamHistory
 from obil.online.state.outcome_tally import OutcomeTally
-from obil.policies import Policy, policy_from_json
+from obil.policies import Policy
+from obil.policies.notation import policy_from_json
 from obil.serving.ratio_model import RatioModel
-from obil.trackers import PriorTracker, restore_tracker
+from obil.trackers import PriorTracker
+from obil.trackers.restore import restore_tracker
 
 STATE_FORMAT = 2
 KIND = "online_classifier"

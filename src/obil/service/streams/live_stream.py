@@ -13,7 +13,7 @@ from obil.online.decision import Decisions
 from obil.online.decision_ids import as_id, as_ids
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_stream
-from obil.policies import policy_from_json
+from obil.policies.notation import policy_from_json
 from obil.service.refusals import BadInputError, KeyReusedError
 from obil.service.storage.stored_event import (
     DECIDED,

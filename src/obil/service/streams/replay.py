@@ -7,7 +7,7 @@ from typing import Any
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.online_classifier import HORIZON, OnlineClassifier
-from obil.policies import policy_from_json
+from obil.policies.notation import policy_from_json
 from obil.service.refusals import BadInputError
 from obil.service.storage.stored_event import (
     CREATED,

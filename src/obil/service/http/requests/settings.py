@@ -10,7 +10,8 @@ from obil.errors import InvalidInputError
 from obil.online.decision_ids import shown
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.online.labels.label_values import as_whole_number
-from obil.policies import CostPolicy, Policy, policy_from_json, policy_from_text
+from obil.policies import CostPolicy, Policy
+from obil.policies.notation import policy_from_json, policy_from_text
 from obil.service.http.requests.labels import as_class
 from obil.service.http.requests.strict_json import read_json
 from obil.service.refusals import BadInputError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from obil.errors import InvalidInputError
-from obil.networks.check_loss import check_loss
+from obil.networks.loss_report import check_loss
 from obil.networks.losses import (
     CategoricalLoss,
     bregman_loss,

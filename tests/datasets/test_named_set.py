@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from obil.datasets import named_sets
-from obil.datasets.named_sets import load_named
+from obil.datasets import named_set
+from obil.datasets.named_set import load_named
 from obil.errors import InvalidInputError
 
 DataFile = Callable[[str], Path]
@@ -121,7 +121,7 @@ def test_the_package_alone_is_enough(nowhere: Path, name: str, shape: tuple[int,
 
 @needs_keel
 def test_any_other_binary_set_of_the_package_is_loaded_by_its_name(nowhere: Path) -> None:
-    assert named_sets.named_sets()["ecoli1"] == "KEEL ecoli1: 336 rows, 7 features, 77 positives"
+    assert named_set.named_sets()["ecoli1"] == "KEEL ecoli1: 336 rows, 7 features, 77 positives"
     assert load_named("ecoli1").labels.sum() == 77
     flags = load_named("car_good").features  # categories come as indicators
     assert set(np.unique(flags.to_numpy())) == {0.0, 1.0}
@@ -129,7 +129,7 @@ def test_any_other_binary_set_of_the_package_is_loaded_by_its_name(nowhere: Path
 
 @needs_keel
 def test_a_set_the_package_misreads_is_not_offered(nowhere: Path) -> None:
-    assert "german" not in named_sets.named_sets()
+    assert "german" not in named_set.named_sets()
     with pytest.raises(InvalidInputError, match="must be one of named_sets"):
         load_named("german")
 
@@ -243,7 +243,7 @@ def test_the_credit_card_package_is_read_without_being_imported(
 
 
 def test_every_name_has_one_line() -> None:
-    for name, line in named_sets.named_sets().items():
+    for name, line in named_set.named_sets().items():
         assert name.isidentifier()
         assert "\n" not in line
         assert "rows" in line
