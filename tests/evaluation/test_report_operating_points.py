@@ -6,12 +6,12 @@ from scipy.stats import norm
 from sklearn.metrics import confusion_matrix
 
 from obil.bayes.costs import Costs
+from obil.bayes.one_vs_rest import one_vs_rest
 from obil.calibration.reliability import ReliabilityBin
 from obil.evaluation.calibration_plot import share_interval
 from obil.evaluation.operating_plot import operating_picture, picture_priors
 from obil.evaluation.operating_points import operating_points, with_training_prior
 from obil.policies import CostPolicy
-from obil.policies.one_against_rest import one_against_rest
 from tests.calibration.rows import held_out, three_classes
 
 ROWS = held_out(4_000, 0.2, 0)
@@ -50,7 +50,7 @@ def test_of_three_classes_the_rest_keeps_its_proportions() -> None:
     rows = three_classes(2_000, 0)
     point = operating_points(rows, CostPolicy().bind(), [0.5], positive=2, rest=rows.prior)[0]
     prior = np.array([*(rows.prior[:2] / rows.prior[:2].sum() / 2), 0.5])
-    alert = one_against_rest(rows.log_ratios, prior, 2) > 0.0
+    alert = one_vs_rest(rows.log_ratios, prior, 2) > 0.0
     assert point.specificity == pytest.approx(1.0 - alert[rows.labels != 2].mean())
 
 

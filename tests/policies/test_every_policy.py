@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from obil.bayes.one_vs_rest import one_vs_rest
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.policies import AlertBudget, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor, RecallFloor
 from obil.policies.notation import policy_from_json
-from obil.policies.one_against_rest import one_against_rest
 from obil.policies.operating_curve import OperatingCurve
 from obil.serving.holdout import Holdout
 from tests.policies.cases import POLICIES, TABLED, binary_rows, gaussian_holdout
@@ -96,7 +96,7 @@ def test_a_positive_class_among_three_gets_the_recall_asked_for() -> None:
     prior = np.array([0.6, 0.2, 0.2])
     held, fresh = (classes.draw(np.tile(prior, (20_000, 1)), random_state=seed) for seed in (0, 1))
     bound = RecallFloor(0.8).bind(Holdout.of(held.log_ratios, held.labels), positive=2)
-    scores = one_against_rest(fresh.log_ratios, prior, 2)
+    scores = one_vs_rest(fresh.log_ratios, prior, 2)
     alerted = scores > bound.log_thresholds(np.full(20_000, 0.2))
     assert abs(alerted[fresh.labels == 2].mean() - 0.8) < 0.03
     with pytest.raises(InvalidInputError, match="positive="):

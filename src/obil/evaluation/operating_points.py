@@ -7,8 +7,8 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.bayes.one_vs_rest import one_vs_rest, positive_class
 from obil.policies import BoundPolicy, CostPolicy, Policy
-from obil.policies.one_against_rest import one_against_rest, positive_class
 from obil.serving.holdout import Holdout
 
 PRIORS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -108,7 +108,7 @@ def _point(
     rows: Holdout, positive_prior: float, threshold: float, *, costs: Costs, positive: int, rest: FloatArray
 ) -> OperatingPoint:
     prior = prior_with(positive_prior, rest, positive)
-    alert = one_against_rest(rows.log_ratios, prior, positive) > threshold  # (n,)
+    alert = one_vs_rest(rows.log_ratios, prior, positive) > threshold  # (n,)
     true = rows.labels == positive  # (n,)
     weights = rows.weights_at(prior)
     hits, false_alarms = float(weights[alert & true].sum()), float(weights[alert & ~true].sum())

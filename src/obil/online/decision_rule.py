@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray, as_scaled
 from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.bayes.one_vs_rest import one_vs_rest
 from obil.errors import InvalidInputError
 from obil.policies import CostPolicy, Policy
-from obil.policies.one_against_rest import one_against_rest
 from obil.serving.ratio_model import RatioModel
 
 
@@ -51,7 +51,7 @@ class DecisionRule:
             return np.argmin(joint @ matrix.T, axis=1).astype(np.int64), None, np.ones(len(ratios), dtype=bool)
         own_priors = priors[:, self.positive]
         thresholds = self.bound.log_thresholds(own_priors)
-        alert = one_against_rest(ratios, priors, self.positive) > thresholds
+        alert = one_vs_rest(ratios, priors, self.positive) > thresholds
         joint[:, self.positive] = -1.0  # what is not alerted goes to the most probable of the others
         numbers = np.where(alert, self.positive, np.argmax(joint, axis=1))
         return numbers.astype(np.int64), thresholds, self.bound.reachable(own_priors)

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from obil.arrays import FloatArray, IntArray
+from obil.bayes.one_vs_rest import one_vs_rest, positive_class
 from obil.errors import InvalidInputError
-from obil.policies.one_against_rest import one_against_rest, positive_class
 from obil.serving.holdout import Holdout
 
 # Each end of the curve gets half of them, in geometric steps of the rank: the first 150 rows or so one by
@@ -55,7 +55,7 @@ class OperatingCurve:
         chosen = positive_class(positive, n_classes=holdout.n_classes)
         counted = holdout.weights > 0.0
         weights, prior = holdout.weights[counted], holdout.prior
-        scores = one_against_rest(holdout.log_ratios[counted], prior, chosen)  # (n,)
+        scores = one_vs_rest(holdout.log_ratios[counted], prior, chosen)  # (n,)
         is_positive = (holdout.labels[counted] == chosen).astype(np.float64)
         if soft:
             # Why not the labels: with 30 positives a label is one noisy draw, while the posterior is what that

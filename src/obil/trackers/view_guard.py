@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
+from obil.bayes.one_vs_rest import row_vs_rest
 from obil.compiled import compiled, inlined
 
 BLOCK_ROWS = 500
@@ -96,7 +97,8 @@ def guard_rows(
             reference[c] += fast[t, k]
             centre = np.arcsin(np.sqrt(min(fast[t, k], 1.0)))
             for w in range(n_views + 1):
-                ratios[w] = _against_rest(rows[t] if w == 0 else views[t, w - 1], fast[t], k)
+                log_ratio = row_vs_rest(rows[t] if w == 0 else views[t, w - 1], fast[t], k)
+                ratios[w] = np.exp(min(max(log_ratio, -LARGEST_LOG_RATIO), LARGEST_LOG_RATIO))
             for r in range(shifts.shape[0]):
                 main = 0.0
                 for w in range(n_views + 1):
@@ -120,25 +122,6 @@ def guard_rows(
 def all_finite(views: FloatArray) -> bool:
     """Return whether views, (n, V, K), are finite."""
     return bool(np.isfinite(views).all())
-
-
-@inlined
-def _against_rest(log_ratios: FloatArray, prior: FloatArray, k: int) -> float:
-    """Return p(x | k) / p(x | not k), the other classes in the proportions of `prior`."""
-    if log_ratios.size == 2:
-        difference = log_ratios[k] - log_ratios[1 - k]
-    else:
-        largest = -np.inf
-        for other in range(log_ratios.size):
-            if other != k:
-                largest = max(largest, log_ratios[other])
-        total, share = 0.0, 0.0
-        for other in range(log_ratios.size):
-            if other != k:
-                total += prior[other] * np.exp(log_ratios[other] - largest)
-                share += prior[other]
-        difference = log_ratios[k] - largest - np.log(max(total, 1e-300) / max(share, 1e-300))
-    return float(np.exp(min(max(difference, -LARGEST_LOG_RATIO), LARGEST_LOG_RATIO)))
 
 
 @inlined

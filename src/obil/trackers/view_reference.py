@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from obil.arrays import FloatArray
+from obil.bayes.one_vs_rest import one_vs_rest
 from obil.errors import InvalidStateError
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
@@ -74,7 +75,7 @@ class ViewReference:
         variances = np.zeros((len(opinions), len(monitored)))
         for c, k in enumerate(monitored):
             share = float(model.prior_[k])
-            ratios = [_one_against_rest(part.log_ratios, model.prior_, k) for part in parts]
+            ratios = [np.clip(one_vs_rest(part.log_ratios, model.prior_, k), -30.0, 30.0) for part in parts]
             for g, level in enumerate(GRID):
                 at = _weights(parts[0], model.prior_, k, level)
                 low, high = (_most_likely(np.exp(ratios[0] + drift), at) for drift in (-RATIO_DRIFT, RATIO_DRIFT))
@@ -122,14 +123,6 @@ class ViewReference:
         if not positive or not all(bool((np.abs(array) < 1e12).all()) for array in arrays):
             raise InvalidStateError("the view_reference of a safe tracker are damaged")
         return cls(*arrays)
-
-
-def _one_against_rest(log_ratios: FloatArray, prior: FloatArray, k: int) -> FloatArray:
-    """Return log p(x | k) / p(x | not k), the other classes in the proportions of `prior`, (n,)."""
-    others = np.arange(len(prior)) != k
-    largest = log_ratios[:, others].max(axis=1)
-    rest = np.exp(log_ratios[:, others] - largest[:, None]) @ (prior[others] / prior[others].sum())
-    return np.asarray(np.clip(log_ratios[:, k] - largest - np.log(rest), -30.0, 30.0))
 
 
 def _weights(rows: Holdout, prior: FloatArray, k: int, level: float) -> FloatArray:

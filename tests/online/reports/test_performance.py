@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import expit, ndtr
 
 from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.bayes.one_vs_rest import one_vs_rest
 from obil.calibration.calibrate import fit_calibrator
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.reports.performance import Performance, performance_now, performance_over_window
 from obil.online.state.outcome_tally import OutcomeTally
 from obil.policies import CostPolicy
-from obil.policies.one_against_rest import one_against_rest
 from obil.serving.calibrators import LinearCalibrator
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
@@ -228,7 +228,7 @@ def test_three_classes_are_the_positive_one_against_the_rest() -> None:
         costs=Costs(false_positive=1, false_negative=5),
     )
     fresh = TRIANGLE.draw(np.tile(prior, (200_000, 1)), random_state=1)
-    alerts, positives = one_against_rest(fresh.log_ratios, prior, 2) > 2.0, fresh.labels == 2
+    alerts, positives = one_vs_rest(fresh.log_ratios, prior, 2) > 2.0, fresh.labels == 2
     counts = [float(((alerts == a) & (positives == p)).sum()) for a, p in ((1, 1), (1, 0), (0, 1), (0, 0))]
     truth = figures(*counts, Costs(false_positive=1, false_negative=5))
     np.testing.assert_allclose(table(found)[:, 0], truth, rtol=0.06)  # four standard errors

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from obil.arrays import FloatArray
+from obil.bayes.one_vs_rest import one_vs_rest
 from obil.bayes.posterior import posterior
-from obil.policies.one_against_rest import one_against_rest
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import thinned_rows
@@ -33,7 +33,7 @@ class DecidedHoldout(NamedTuple):
         whole = model.holdout_
         rows = thinned_rows(whole.labels, n_classes=whole.n_classes)
         part = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows] / whole.weights.max())
-        scores = one_against_rest(part.log_ratios, prior, positive)
+        scores = one_vs_rest(part.log_ratios, prior, positive)
         # each row stands for every class by its posterior, not for the one its label drew
         weights = part.weights * (posterior(part.log_ratios, part.prior) @ (prior / part.prior))
         return cls(

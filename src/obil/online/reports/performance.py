@@ -10,10 +10,10 @@ from scipy.special import betaincinv, expit, ndtri
 
 from obil.arrays import FloatArray, PriorLike, as_floats, as_prior, require_in
 from obil.bayes.costs import Costs
+from obil.bayes.one_vs_rest import positive_class
 from obil.errors import InvalidInputError
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.state.outcome_tally import ENOUGH_LABELS, LabelledPart, OutcomeTally, Part
-from obil.policies.one_against_rest import positive_class
 from obil.serving.calibrators import Calibrator
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import logits_of
