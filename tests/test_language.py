@@ -29,7 +29,6 @@ def test_the_allowed_leftovers_are_few_and_each_has_a_reason() -> None:
     assert all(reason for _, _, reason in ALLOWED)
 
 
-@pytest.mark.xfail(reason="the docs are being rewritten", strict=False)
 def test_the_docs_hold_every_word_that_users_search_for() -> None:
     assert missing_search_words() == []
 
