@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 from benchmarks.core_seconds import core_seconds
 from benchmarks.keyed_query import KeyedQuery, keyed_model
 from obil.arrays import FloatArray
-from obil.bayes.posterior import posterior
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.online.decision_rule import DecisionRule
@@ -124,8 +123,7 @@ def _score_here(model: RatioModel, rows: FloatArray) -> None:
     rule = DecisionRule(model, None, 1)
     for part in np.array_split(rows, max(1, len(rows) // PIECE)):
         ratios = model.log_ratios(part)
-        posterior(ratios, model.prior_)
-        numbers, _, _ = rule.decide(ratios, np.broadcast_to(model.prior_, ratios.shape))
+        numbers = rule.decide(ratios, np.tile(model.prior_, (len(ratios), 1))).numbers
         class_values(model.classes_[numbers])
 
 

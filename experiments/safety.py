@@ -13,8 +13,8 @@ from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.monitor import LabelShiftMonitor
+from obil.monitor.model_reference import MONITOR_TOLERANCE
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.reference_sample import MONITOR_TOLERANCE
 from obil.online.state.outcome_tally import MEMORY
 from obil.policies import CostPolicy
 from obil.serving.calibrators import LinearCalibrator

@@ -39,5 +39,4 @@ def test_every_import_that_an_example_shows_works(page: str) -> None:
 
 def test_what_the_safety_page_calls_is_imported_where_it_is_called() -> None:
     text = (ROOT / "docs" / "safety.md").read_text()
-    for name in ("LabelShiftMonitor", "reference_sample"):
-        assert re.search(rf"^from \S+ import {name}$", text, flags=re.MULTILINE), name
+    assert re.search(r"^from obil.monitor import LabelShiftMonitor$", text, flags=re.MULTILINE)

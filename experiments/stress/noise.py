@@ -9,7 +9,6 @@ from experiments.stress.contest import Fitted, f1, fitted, means_at, scored, sco
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.shift_protocol import thinned_rows
 from obil.monitor import LabelShiftMonitor
-from obil.online.reference_sample import monitor_for
 from obil.serving.holdout import Holdout
 
 NOISE_SEED = 6_000_101
@@ -38,7 +37,7 @@ def _noisy(part: Fitted, rows: IntArray, seed: list[int], settings: dict[str, An
 
 def _alarms(part: Fitted, log_ratios: FloatArray, held_out: Holdout | None = None) -> float:
     """Return 1 if a monitor alarms: the one an `OnlineClassifier` has, or an exact one on other held-out rows."""
-    monitor = monitor_for(part.model) if held_out is None else LabelShiftMonitor(held_out)
+    monitor = LabelShiftMonitor.for_model(part.model) if held_out is None else LabelShiftMonitor(held_out)
     monitor.update_many(log_ratios)
     return float(not monitor.trusted)
 

@@ -32,14 +32,14 @@ def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
     return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
 
 
-def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]], *, positive: int | None) -> list[list[Any]]:
+def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Return the cells of each decision, kept ones last; numbers are written so that they read back exactly.
 
     Two classes show the positive one, so that `log_ratio > threshold` is the alert.
     """
     posteriors, priors, ratios = decisions.posteriors, decisions.priors, decisions.log_ratios
     if ratios.shape[1] == 2:
-        shown = 1 if positive is None else positive
+        shown = 1 if decisions.positive is None else decisions.positive
         posteriors, priors = posteriors[:, [shown]], priors[:, [shown]]
         ratios = ratios[:, [1]] if shown == 1 else -ratios[:, [1]]
     numbers = np.concatenate([posteriors, priors, ratios], axis=1) + 0.0  # -0.0 has a sign that says nothing

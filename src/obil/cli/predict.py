@@ -106,8 +106,11 @@ def _scored(kept: "pd.DataFrame", decisions: "Decisions", model: "RatioModel") -
 
 
 def _report(decisions: "Decisions", model: "RatioModel", threshold: float | None, out: Path) -> None:
+    import numpy as np
+
     shares = zip(model.classes_.tolist(), decisions.priors[0].tolist(), strict=True)
-    rows = [(name, f"{share:.4g}", f"{int((decisions.labels == name).sum()):,}") for name, share in shares]
+    counts = np.bincount(decisions.numbers, minlength=model.n_classes).tolist()
+    rows = [(name, f"{share:.4g}", f"{count:,}") for (name, share), count in zip(shares, counts, strict=True)]
     show_table(f"{len(decisions):,} rows written to {out}", ("class", "prior", "decided"), rows)
     if threshold is not None:
         typer.echo(f"Decided positive above a log ratio of {threshold:.3f}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+import numpy as np
 import pandas as pd
 
 from obil.arrays import FloatArray
@@ -153,11 +154,9 @@ class StreamRun:
     def _decide(self, rows: pd.DataFrame, scores: Scores) -> None:
         views = scores.views if scores.views.shape[1] else None
         decisions = self.online.decide_log_ratios(scores.log_ratios, views=views)
-        names = self.online.model.classes_.tolist()
-        positive = None if self.online.positive is None else names.index(self.online.positive)
-        self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep], positive=positive))
-        for number, name in enumerate(names):
-            self.decided[number] += int((decisions.labels == name).sum())
+        self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep]))
+        counts = np.bincount(decisions.numbers, minlength=len(self.decided))
+        self.decided = (np.array(self.decided) + counts).tolist()
         self.last_row = _row_digest(rows.iloc[-1])
 
     def _open(self) -> None:

@@ -324,7 +324,7 @@ def _replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: _Pl
     def score(at: FloatArray) -> Scored:
         return Scored(
             _log_losses(log_ratios, at, labels),
-            float(matrix[rule.decide(log_ratios, at)[0], labels].mean()),
+            float(matrix[rule.decide(log_ratios, at).numbers, labels].mean()),
             float(np.abs(at - truth).sum(axis=1).mean() / 2.0),
         )
 

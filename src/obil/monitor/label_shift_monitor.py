@@ -10,11 +10,13 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, IntArray, as_floats, as_log_ratios
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor.difference import Difference, difference_from
+from obil.monitor.model_reference import MONITOR_TOLERANCE, monitor_reference
 from obil.monitor.monitor_state import check_memory, restore_memory
 from obil.monitor.reference import MonitorReference, fingerprint_of, place_bets
 from obil.monitor.score_bins import place_rows
 from obil.monitor.wealth import BoolArray, watch
 from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel, as_ratio_model
 
 
 class LabelShiftMonitor:
@@ -73,6 +75,17 @@ class LabelShiftMonitor:
         monitor = cls.__new__(cls)
         monitor._take(reference)
         return monitor
+
+    @classmethod
+    def for_model(
+        cls, model: Any, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = MONITOR_TOLERANCE
+    ) -> Self:
+        """Return a monitor for a stream of a fitted classifier, or of what `obil.load` returns.
+
+        It compares with the model's own held-out rows. Those of cross-fitting need the tolerance.
+        """
+        settings = {"alpha": alpha, "delta": delta, "tolerance": tolerance}
+        return cls.on(monitor_reference(as_ratio_model(model)).with_settings(settings))
 
     def _take(self, reference: MonitorReference) -> None:
         self._reference = reference
@@ -168,9 +181,9 @@ class LabelShiftMonitor:
         self._memory = self._reference.fresh_memory()
         self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
 
-    def renewed(self, holdout: Holdout) -> Self:
-        """Return a new monitor with these settings for other held-out rows."""
-        return type(self)(holdout, **self._reference.settings)
+    def renewed(self, model: RatioModel) -> Self:
+        """Return a new monitor with these settings for the streams of another model."""
+        return self.on(monitor_reference(model).with_settings(self._reference.settings))
 
     def difference(self) -> Difference:
         """Return where the last 2,000 rows or so differ from what any prior explains."""

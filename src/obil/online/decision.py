@@ -1,67 +1,103 @@
 """Record what was decided and why: one decision, or many as columns."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray
-from obil.bayes.posterior import posterior, posteriors_at
+from obil.arrays import FloatArray, IntArray
+from obil.bayes.posterior import posteriors_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One row's decision with everything it was made from."""
+    """One row's decision with everything it was made from: plain Python values, and an array for each class.
+
+    Attributes
+    ----------
+    id
+        The name that a later label refers to.
+    label
+        The class decided, as a plain Python value.
+    log_ratios
+        The calibrated log-likelihood ratios of the row, (K,).
+    prior
+        The class prior decided with, from before the row, (K,).
+    threshold
+        On the log ratio of the positive class; None where a cost matrix of many classes decided.
+    trusted
+        False after the monitor's alarm; True where nothing is monitored.
+    reachable
+        False where no threshold meets the policy at this prior: then nothing is alerted.
+    """
 
     id: Any
     label: Any
-    log_ratios: FloatArray  # (K,)
-    prior: FloatArray  # (K,) the one decided with, from before the row
-    threshold: float | None  # on the positive class's log ratio; None where a cost matrix of many classes decided
-    trusted: bool  # False where a monitor objects to the stream; True where none watches it
-    reachable: bool = True  # False: no threshold meets the policy at this prior, so nothing is alerted
+    log_ratios: FloatArray
+    prior: FloatArray
+    threshold: float | None
+    trusted: bool
+    reachable: bool = True
 
     @property
     def posterior(self) -> FloatArray:
         """P(class | row) at that prior, (K,)."""
-        return np.asarray(posterior(self.log_ratios[None], self.prior)[0])
+        posterior: FloatArray = posteriors_at(self.log_ratios[None], self.prior[None])[0]
+        return posterior
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions(Sequence[Decision]):
-    """Many decisions as columns; `[i]` gives one of them."""
+    """Many decisions as columns; `[i]` gives one of them, and a slice those rows."""
 
     ids: Sequence[Any]
-    labels: npt.NDArray[Any]  # (n,)
+    classes: npt.NDArray[Any]  # (K,) the user's own
+    numbers: IntArray  # (n,) of the classes decided
+    positive: int | None  # the number of the class that is alerted on; None where a cost matrix of many decides
     log_ratios: FloatArray  # (n, K)
     priors: FloatArray  # (n, K)
+    posteriors: FloatArray  # (n, K) P(class | row) at each row's prior
     thresholds: FloatArray | None  # (n,)
     reachable: npt.NDArray[np.bool_]  # (n,)
     trusted: npt.NDArray[np.bool_]  # (n,)
 
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The classes decided, (n,)."""
+        labels: npt.NDArray[Any] = self.classes[self.numbers]
+        return labels
+
+    @property
+    def alerts(self) -> npt.NDArray[np.bool_]:
+        """Whether the positive class was decided, (n,)."""
+        return np.equal(self.numbers, -1 if self.positive is None else self.positive)
+
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.numbers)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+            columns = {field.name: getattr(self, field.name) for field in fields(self)}
+            return replace(
+                self,
+                **{
+                    name: column[index]
+                    for name, column in columns.items()
+                    if name not in {"classes", "positive"} and column is not None
+                },
+            )
         i = range(len(self))[index]
         return Decision(
             id=self.ids[i],
-            label=self.labels[i],
+            label=self.classes.item(self.numbers[i]),
             log_ratios=self.log_ratios[i],
             prior=self.priors[i],
-            threshold=None if self.thresholds is None else float(self.thresholds[i]),
-            trusted=bool(self.trusted[i]),
-            reachable=bool(self.reachable[i]),
+            threshold=None if self.thresholds is None else self.thresholds.item(i),
+            trusted=self.trusted.item(i),
+            reachable=self.reachable.item(i),
         )
 
     def __iter__(self) -> Iterator[Decision]:
         return (self[i] for i in range(len(self)))
-
-    @property
-    def posteriors(self) -> FloatArray:
-        """P(class | row) at each row's prior, (n, K)."""
-        return posteriors_at(self.log_ratios, self.priors)

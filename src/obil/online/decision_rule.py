@@ -1,25 +1,35 @@
 """Turn log ratios and priors into classes: by a threshold on one class, or by a cost matrix over many."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, as_scaled
+from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import EQUAL_COSTS, Costs
 from obil.bayes.one_vs_rest import one_vs_rest
+from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.policies import CostPolicy, Policy
 from obil.serving.ratio_model import RatioModel
 
 
+class Ruling(NamedTuple):
+    """What a rule makes of n rows."""
+
+    numbers: IntArray  # (n,) of the classes decided
+    posteriors: FloatArray  # (n, K)
+    thresholds: FloatArray | None  # (n,) on the log ratio of the positive class; None where a cost matrix decides
+    reachable: npt.NDArray[np.bool_]  # (n,) whether any threshold meets the policy at the row's prior
+
+
 class DecisionRule:
-    """A policy bound to a model: pure, and made anew when either changes."""
+    """A policy bound to a model: pure, and replaced when either changes."""
 
     def __init__(self, model: RatioModel, policy: Policy | None, positive: int | None) -> None:
         self.positive = positive  # the number of the class that is alerted on; None where a cost matrix decides
         self.n_classes = model.n_classes
-        self.labels: list[Any] = list(model.classes_)  # as the array holds them: a list gives one in less time
+        self.labels: list[Any] = model.classes_.tolist()  # plain Python values
         if policy is None:
             policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(2 if positive is not None else model.n_classes)))
         if isinstance(policy, CostPolicy):
@@ -41,26 +51,34 @@ class DecisionRule:
         """Return the threshold at a prior, (K,), on the log ratio of the positive class."""
         return None if self.bound is None else self.bound.log_threshold(float(prior[self.positive]))
 
-    def decide(
-        self, ratios: FloatArray, priors: FloatArray
-    ) -> tuple[IntArray, FloatArray | None, npt.NDArray[np.bool_]]:
-        """Return class numbers, thresholds and whether the policy could be met, (n,) each."""
-        joint = priors * np.exp(as_scaled(ratios))  # posteriors up to a factor a row
+    def decide(self, ratios: FloatArray, priors: FloatArray) -> Ruling:
+        """Decide rows, (n, K), each at a prior of its own, (n, K)."""
+        posteriors = posteriors_at(ratios, priors)
         if self.bound is None or self.positive is None:
             matrix = self.costs.matrix if self.costs is not None else 1.0 - np.eye(self.n_classes)
-            return np.argmin(joint @ matrix.T, axis=1).astype(np.int64), None, np.ones(len(ratios), dtype=bool)
+            numbers = np.argmin(posteriors @ matrix.T, axis=1)
+            return Ruling(numbers.astype(np.int64), posteriors, None, np.ones(len(ratios), dtype=bool))
         own_priors = priors[:, self.positive]
         thresholds = self.bound.log_thresholds(own_priors)
         alert = one_vs_rest(ratios, priors, self.positive) > thresholds
-        joint[:, self.positive] = -1.0  # what is not alerted goes to the most probable of the others
-        numbers = np.where(alert, self.positive, np.argmax(joint, axis=1))
-        return numbers.astype(np.int64), thresholds, self.bound.reachable(own_priors)
+        other: Any = 1 - self.positive
+        if self.n_classes > 2:  # what is not alerted goes to the most probable of the others
+            others = posteriors.copy()
+            others[:, self.positive] = -1.0
+            other = np.argmax(others, axis=1)
+        return Ruling(
+            np.where(alert, self.positive, other).astype(np.int64),
+            posteriors,
+            thresholds,
+            self.bound.reachable(own_priors),
+        )
 
     def decide_one(self, ratios: FloatArray, prior: FloatArray) -> tuple[int, float | None, bool]:
         """Return the class number, the threshold and whether the policy could be met, of one row, (K,)."""
         if self.bound is None or self.n_classes != 2:
-            numbers, thresholds, reachable = self.decide(ratios[None], prior[None])
-            return int(numbers[0]), None if thresholds is None else float(thresholds[0]), bool(reachable[0])
+            rows = self.decide(ratios[None], prior[None])
+            threshold = None if rows.thresholds is None else rows.thresholds.item(0)
+            return rows.numbers.item(0), threshold, rows.reachable.item(0)
         positive: int = self.positive  # type: ignore[assignment]  # two classes always have one
         threshold = self.bound.log_threshold(prior.item(positive))
         own = ratios.item(1) if positive == 1 else -ratios.item(1)
@@ -83,7 +101,9 @@ def _full_matrix(costs: Costs, n_classes: int) -> Costs:
     if costs.n_classes != 2:
         raise InvalidInputError(f"costs must cover the {n_classes} classes, got {costs.n_classes}")
     if costs != EQUAL_COSTS:
-        raise InvalidInputError(f"costs of two classes speak of one of {n_classes}: give positive=, or a full matrix")
+        raise InvalidInputError(
+            f"costs of two classes need positive= to name one of the {n_classes} classes; or give a full matrix"
+        )
     return Costs.from_matrix(1.0 - np.eye(n_classes))
 
 

@@ -1,4 +1,4 @@
-"""Score, decide, then let the row vote: a classifier whose threshold follows the prior."""
+"""Score a row, decide it at the current prior, then update the prior: the threshold follows the stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -19,15 +19,14 @@ from obil.online.labels.label_ledger import Arrived, LabelLedger, Remembered
 from obil.online.labels.one_class_labels import OneClass, OneClassLabels
 from obil.online.labels.unlabeled import unlabeled_class
 from obil.online.one_row import one_row
-from obil.online.reference_sample import chosen_monitor, reference_sample
 from obil.online.reports.explain import ChangeReport, explain
 from obil.online.reports.monitoring_runs import MonitoringRun, with_ended
 from obil.online.reports.performance_report import PerformanceReport, performance_report, with_calibration_spread
 from obil.online.reports.prior_text import in_short
 from obil.online.reports.stream_facts import facts_of
-from obil.online.state.history import StreamHistory, watch_in_parts
+from obil.online.state.history import StreamHistory, update_monitor
 from obil.online.state.outcome_tally import OutcomeTally
-from obil.online.state.saved_stream import SavedStream, read_stream, refused_as_damaged
+from obil.online.state.saved_stream import KIND, STATE_FORMAT, read_stream, refused_as_damaged
 from obil.online.state.stream_record import StreamRecord
 from obil.online.writer_lock import WriterLock
 from obil.policies import CostPolicy, Policy
@@ -39,36 +38,41 @@ HORIZON = 10_000  # rows that a label may come late
 
 
 class OnlineClassifier:
-    """Decides each row at the prior of now, and lets the row vote on the prior of the next.
+    """Decide each row of a stream at the current class prior, then update the prior with the row.
 
-    Predicting is pure, deciding votes: `predict` and `predict_proba` never change the state, `decide` and
-    `decide_many` do. True labels may come at any time after: `feedback`. A stream has one writer: a second
-    concurrent `decide` raises.
+    `predict` and `predict_proba` are pure; `decide` and `decide_many` update the state. True labels may come at any
+    time after: `feedback`. A stream has one writer: a second concurrent `decide` raises. It can be pickled, and saved
+    with its model by `obil.save`: restored, it continues bit for bit.
 
     Parameters
     ----------
     model
-        A fitted `RatioClassifier`, or what `obil.load` returns.
+        A fitted `RatioClassifier` or `OBILClassifier`, or what `obil.load` returns.
     costs
         What wrong decisions cost; equal costs if neither this nor a policy is given.
     policy
         Another rule for the threshold: `FBetaPolicy`, `PrecisionFloor`, ... in `obil.policies`.
     tracker
-        How the prior is followed; a `SafeTracker` if None. It is started at `prior`.
+        What estimates the current prior; a `SafeTracker` if None. It is started at `prior`.
     prior
         Where the stream starts; the training prior if None. Give it when training was case-control.
     positive
         The class to alert on, `classes_[1]` of two if None; many classes need it only with a policy.
     monitor
-        Whether to watch if label shift holds: True, False, or a `LabelShiftMonitor` with settings of its
-        own, on `reference_sample(model)`.
+        Whether to test that the stream can be label shift: True, False, or
+        `LabelShiftMonitor.for_model(model, ...)` with settings of its own.
     horizon
         How many rows a decision is remembered for its label; 0 for none.
     unlabeled_as
-        What it means when no label has come within the horizon: None (nothing), "negative", or a class.
+        The class of a row for which no label has come within the horizon: None (not known), "negative", or a class.
+
+    Attributes
+    ----------
+    classes_
+        The classes, in the order of every prior and posterior, (K,).
     """
 
-    _vote: Callable[[FloatArray, FloatArray | None], FloatArray]
+    _update: Callable[[FloatArray, FloatArray | None], FloatArray]
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class OnlineClassifier:
         self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, unlabeled_as=meaning)
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
         self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
-        self._monitor = chosen_monitor(monitor, self._model)
+        self._monitor = _chosen_monitor(monitor, self._model)
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
         self._monitoring_runs: tuple[MonitoringRun, ...] = ()
@@ -107,11 +111,19 @@ class OnlineClassifier:
         known = f"{self._rows:,} rows, prior {prior}, {self._ledger.counts.labelled:,} labels"
         return f"OnlineClassifier({known}, {type(self._tracker).__name__}, {'' if self.trusted else 'not '}trusted)"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_state, (self._model, self.state())
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The classes, in the order of every prior and posterior, (K,)."""
+        return self._model.classes_
+
     @property
     def model(self) -> RatioModel:
-        """The ratio model that scores; a new one takes over from the next row on, and the prior survives.
+        """The ratio model that scores; a new one scores from the next row on, and the current prior is kept.
 
-        The evidence against label shift, and what labels said of the scores, speak of the old model's: they start anew.
+        The evidence against label shift, and what labels told of the scores, are about the old model: they start anew.
         """
         return self._model
 
@@ -120,17 +132,17 @@ class OnlineClassifier:
         fitted = as_ratio_model(model)
         if fitted.classes_.tolist() != self._model.classes_.tolist():
             raise InvalidInputError(
-                f"the new model must know the same classes {self._model.classes_.tolist()}, "
-                f"got {fitted.classes_.tolist()}"
+                f"the new model has the classes {fitted.classes_.tolist()}: they must be those of the stream, "
+                f"{self._model.classes_.tolist()}"
             )
         rule = DecisionRule(fitted, self._rule.policy, self._positive)  # its threshold may rest on held-out rows
         with self._writer:
             tracker = self._tracker
             tracker = tracker.with_views_of(fitted) if isinstance(tracker, SafeTracker) else tracker
-            watch = None if self._monitor is None else self._monitor.renewed(reference_sample(fitted))
+            monitor = None if self._monitor is None else self._monitor.renewed(fitted)
             _require_views(tracker, fitted)
             self._monitoring_runs = with_ended(self._monitoring_runs, self._monitor, self._rows)
-            self._model, self._rule, self._monitor, self._model_since = fitted, rule, watch, self._rows
+            self._model, self._rule, self._monitor, self._model_since = fitted, rule, monitor, self._rows
             self._since_alarm = [0] * fitted.n_classes
             self._one_class.forget_scores()
             self._follow(tracker)
@@ -142,31 +154,31 @@ class OnlineClassifier:
 
     @property
     def monitor(self) -> LabelShiftMonitor | None:
-        """What watches whether any prior explains the stream, if anything does."""
+        """The test of whether any prior explains the stream; None where there is none."""
         return self._monitor
 
     @property
     def trusted(self) -> bool:
-        """Whether the monitor still believes that only the prior changes."""
+        """Whether the monitor has raised no alarm: the stream can still be label shift."""
         return self._monitor is None or self._monitor.trusted
 
     @property
     def labels_since_alarm(self) -> tuple[int, ...]:
-        """How many labels of each class belong to rows that the monitor no longer trusted, (K,)."""
+        """How many labels of each class belong to rows after the monitor's alarm, (K,)."""
         return tuple(self._since_alarm)
 
     def restart_monitor(self) -> None:
-        """Forget the evidence against label shift and watch afresh, from the next row on."""
+        """Forget the evidence against label shift: a new monitoring run starts with the next row."""
         with self._writer:
             if self._monitor is None:
-                raise InvalidInputError("no monitor watches this stream")
+                raise InvalidInputError("this stream has no monitor to restart: make it with monitor=True")
             self._monitoring_runs = with_ended(self._monitoring_runs, self._monitor, self._rows)
             self._monitor.restart()
             self._since_alarm = [0] * self._model.n_classes
 
     @property
     def monitoring_runs(self) -> tuple[MonitoringRun, ...]:
-        """The last watches that ended by a restart or a new model, and where they had alarmed."""
+        """The last monitoring runs that ended by a restart or a new model, and where they had alarmed."""
         return self._monitoring_runs
 
     @property
@@ -178,7 +190,7 @@ class OnlineClassifier:
 
     @property
     def prior(self) -> FloatArray:
-        """The prior of now, (K,). After labels came, a row's own may differ a little: see `Decision.prior`."""
+        """The current prior, (K,). Once labels have come, the prior of a row may differ: see `Decision.prior`."""
         return self._tracker.prior
 
     @property
@@ -188,14 +200,14 @@ class OnlineClassifier:
 
     @property
     def label_counts(self) -> LabelCounts:
-        """What became of the decisions and of the labels so far."""
+        """How many decisions have got a label, wait for one, ..., and how many labels matched none."""
         return self._ledger.counts
 
     @property
     def one_class_labels(self) -> OneClass | None:
-        """What is wrong with labels that are all of one class though the scores expect others; None where nothing is.
+        """Labels that are all of one class although the scores expect others; None where that is not so.
 
-        Then only that class is reported: say what unlabeled_as means, or give propensities.
+        Then only that class is reported: set `unlabeled_as`, or give propensities.
         """
         return self._one_class.finding_beside(self._tracker)
 
@@ -208,7 +220,7 @@ class OnlineClassifier:
     @property
     def positive(self) -> Any:
         """The class that is alerted on; None where a cost matrix of many classes decides."""
-        return None if self._positive is None else self._model.classes_[self._positive]
+        return None if self._positive is None else self._rule.labels[self._positive]
 
     @property
     def policy(self) -> Policy:
@@ -230,11 +242,11 @@ class OnlineClassifier:
 
     @property
     def log_threshold(self) -> float | None:
-        """The threshold of now, on the log ratio of the positive class."""
+        """The current threshold, on the log ratio of the positive class."""
         return self._rule.log_threshold(self.prior)
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
-        """Return the prior's interval for each class, (K, 2), with the calibrator's own uncertainty in it."""
+        """Return a credible interval of each class's prior, (K, 2), with the calibrator's own uncertainty in it."""
         return with_calibration_spread(self._tracker.interval(level), self._model, self.prior, level)
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -245,18 +257,17 @@ class OnlineClassifier:
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return what would be decided at the current prior, (n,), changing nothing."""
         ratios = self._model.log_ratios(X)
-        numbers, _, _ = self._rule.decide(ratios, self._tracker.priors_for(ratios))
-        chosen: npt.NDArray[Any] = self._model.classes_[numbers]
+        chosen: npt.NDArray[Any] = self.classes_[self._rule.decide(ratios, self._tracker.priors_for(ratios)).numbers]
         return chosen
 
     def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the word users know
-        """Decide one row, then let it vote."""
+        """Decide one row, then update the prior with it."""
         with self._writer:
             scores = self._model.score(one_row(x, self._model))
             return self._decide_row(scores.log_ratios[0], scores.views[0] if self._n_views else None, id)
 
     def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None) -> Decisions:
-        """Decide rows in order, each at the prior before it, and let them vote."""
+        """Decide rows in order, each at the prior from before it."""
         with self._writer:
             scores = self._model.score(X)
             return self._decide_rows(scores.log_ratios, scores.views if self._n_views else None, ids)
@@ -266,18 +277,18 @@ class OnlineClassifier:
     ) -> Decisions:
         """Decide rows whose log ratios, (n, K), are known already: a replay, or scores made elsewhere.
 
-        `views` are those of the model, (n, V, K): without them the views have no say on these rows.
+        `views` are those of the model, (n, V, K), from `Scores.views`; without them these rows have none.
         """
         with self._writer:
             ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
             return self._decide_rows(ratios, None if views is None else np.asarray(views, dtype=np.float64), ids)
 
     def feedback(self, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002  # the word users know
-        """Take in the true label of a decision, in the user's own classes; return whether the decision is known.
+        """Learn the true label of a decision, one of `classes_`; return whether the decision is known.
 
         `propensity` is the probability that this label was asked for: 1 where all are checked, .02 for an audit of
-        2 %. A label that comes twice counts once; one that contradicts an earlier one takes its place. With
-        `unlabeled_as`, every row is learned from when it leaves the horizon, those with a label too.
+        2 %. A label that comes twice counts once; one that contradicts an earlier one replaces it. With
+        `unlabeled_as`, every row is learned when it leaves the horizon, those with a label too.
         """
         number = int(labels_to_numbers([label], self._model.classes_)[0])
         with self._writer:
@@ -295,20 +306,20 @@ class OnlineClassifier:
             return self._ledger.row_of(id)
 
     def forget(self, row: int) -> bool:
-        """Erase a remembered row, its id and its scores; its vote stays. Return whether it was remembered."""
+        """Erase a remembered row, its id and its scores, but not its update; return whether it was remembered."""
         with self._writer:
             return self._ledger.forget(row)
 
     def performance(self, *, level: float = 0.9) -> PerformanceReport:
-        """Return precision, recall, F1, alert rate and cost: to be expected now, and over about the last 5,000 rows.
+        """Return precision, recall, F1, alert rate and cost: expected now, and over about the last 5,000 rows.
 
-        Without labels they follow from the prior, the calibrated ratio and their uncertainty; labels take over as they
-        come. They are marked untrusted while the monitor objects.
+        Without labels they follow from the prior, the calibrated log ratios and their uncertainty; labels take over
+        as they come. After the monitor's alarm they are marked as not trusted.
         """
         if self._positive is None:
             raise InvalidInputError(
-                "performance speaks of one class against the rest: name it by OnlineClassifier(model, positive=...), "
-                f"one of {self._model.classes_.tolist()!r:.200}"
+                "performance needs a positive class: OnlineClassifier(model, positive=...), "
+                f"one of {self._rule.labels!r:.200}"
             )
         with self._writer.waiting():
             known: dict[str, Any] = {
@@ -323,37 +334,40 @@ class OnlineClassifier:
         return performance_report(tally, model, positive=self._positive, level=level, **known)
 
     def explain(self, *, level: float = 0.9) -> ChangeReport:
-        """Say what changed, since when, how sure that is, and what to do about it."""
+        """Report what changed, since when, with what confidence, and what to do about it."""
         with self._writer.waiting():
             return explain(facts_of(self, level=level), self._record.history)
 
     def state(self) -> dict[str, Any]:
-        """Return a checkpoint as plain JSON values: restored, the stream goes on bit for bit."""
+        """Return a checkpoint as plain JSON values: restored, the stream continues bit for bit."""
         with self._writer.waiting():  # waits for a row that is being decided
-            return SavedStream(
-                n_rows=self._rows,
-                positive=self._positive,
-                policy=self._rule.policy,
-                tracker=self._tracker,
-                monitor=self._monitor,
-                ledger=self._ledger,
-                tally=self._record.tally,
-                history=self._record.history,
-                labels_since_alarm=self._since_alarm,
-                model_since=self._model_since,
-                monitoring_runs=self._monitoring_runs,
-                one_class_labels=self._one_class,
-            ).state(self._model)
+            return {
+                "format": STATE_FORMAT,
+                "kind": KIND,
+                "classes": self._rule.labels,
+                "positive": self._positive,
+                "policy": self._rule.policy.to_json(),
+                "rows": self._rows,
+                "tracker": self._tracker.state(),
+                "monitor": None if self._monitor is None else self._monitor.state(),
+                "labels": self._ledger.state(),
+                "tally": self._record.tally.state(),
+                "history": self._record.history.state(),
+                "labels_since_alarm": list(self._since_alarm),
+                "model_since": self._model_since,
+                "monitoring_runs": [list(run) for run in self._monitoring_runs],
+                "one_class_labels": self._one_class.state(),
+            }
 
     @classmethod
     def from_state(cls, model: Any, state: Any) -> Self:
-        """Return a classifier that goes on exactly where the one that made `state` stopped."""
+        """Return a classifier that continues exactly where the one that made `state` stopped."""
         fitted = as_ratio_model(model)
         saved = read_stream(fitted, state)
         label = None if saved.positive is None else fitted.classes_.tolist()[saved.positive]
-        watch = False if saved.monitor is None else saved.monitor
+        monitor = False if saved.monitor is None else saved.monitor
         with refused_as_damaged():
-            online = cls(model, policy=saved.policy, positive=label, tracker=FixedPrior(), monitor=watch)
+            online = cls(fitted, policy=saved.policy, positive=label, tracker=FixedPrior(), monitor=monitor)
         online._follow(saved.tracker)
         online._ledger, online._rows = saved.ledger, saved.n_rows
         online._record = StreamRecord(saved.tally, saved.history, positive=saved.positive)
@@ -365,15 +379,15 @@ class OnlineClassifier:
         self._n_views = _require_views(tracker, self._model)
         self._tracker = tracker
         if isinstance(tracker, CompiledTracker):
-            self._vote = tracker.update_checked  # log ratios of a model are checked when they are made
+            self._update = tracker.update_checked  # log ratios of a model are checked when they are made
         else:
-            self._vote = lambda ratios, views: tracker.update(ratios, views=views)
+            self._update = lambda ratios, views: tracker.update(ratios, views=views)
 
     def _decide_row(self, ratios: FloatArray, views: FloatArray | None, given_id: Any) -> Decision:
         """Decide one row: what `_decide_rows` does, without the arrays."""
         row = self._rows
         name = row if given_id is None else as_id(given_id)
-        prior = self._vote(ratios, views)  # the prior from before the row: none votes on itself
+        prior = self._update(ratios, views)  # the prior from before the row: it must not influence its own threshold
         number, threshold, reachable = self._rule.decide_one(ratios, prior)
         trusted, evidence = True, None
         if self._monitor is not None:
@@ -400,35 +414,33 @@ class OnlineClassifier:
         if self._ledger.unlabeled_as is not None or len(ratios) == 1:
             return self._one_by_one(ratios, views, names)
         first = self._rows
-        priors = self._tracker.update_many(ratios, views=views)  # the prior before each row: none votes on itself
-        numbers, thresholds, reachable = self._rule.decide(ratios, priors)
-        trusted, evidence = watch_in_parts(self._monitor, ratios, self._record.history.ends(len(ratios)))
+        priors = self._tracker.update_many(ratios, views=views)  # the prior from before each row
+        ruling = self._rule.decide(ratios, priors)
+        trusted, evidence = update_monitor(self._monitor, ratios, self._record.history.ends(len(ratios)))
         self._rows += len(ratios)
-        alerts = numbers == self._positive if self._positive is not None else np.zeros(len(ratios), dtype=bool)
-        self._record.add(ratios, priors, thresholds, alerts, log_evidence=evidence)
+        decisions = Decisions(
+            names, self.classes_, ruling.numbers, self._positive, ratios, priors, ruling.posteriors,
+            ruling.thresholds, ruling.reachable, trusted,
+        )  # fmt: skip
+        self._record.add(decisions, log_evidence=evidence)
         if self._ledger.horizon:
-            self._ledger.remember(first, names, ratios, alerts)
-        return Decisions(
-            ids=names,
-            labels=self._model.classes_[numbers],
-            log_ratios=ratios,
-            priors=priors,
-            thresholds=thresholds,
-            reachable=reachable,
-            trusted=trusted,
-        )
+            self._ledger.remember(first, names, ratios, decisions.alerts)
+        return decisions
 
     def _one_by_one(self, ratios: FloatArray, views: FloatArray | None, names: Sequence[Any]) -> Decisions:
         decided = [
             self._decide_row(ratios[i], None if views is None else views[i], name) for i, name in enumerate(names)
         ]
-        matrix_decides = self._rule.bound is None
+        priors = np.array([one.prior for one in decided]).reshape(ratios.shape)
         return Decisions(
             ids=names,
-            labels=np.array([one.label for one in decided], dtype=self._model.classes_.dtype),
+            classes=self.classes_,
+            numbers=np.array([self._rule.labels.index(one.label) for one in decided], dtype=np.int64),
+            positive=self._positive,
             log_ratios=ratios,
-            priors=np.array([one.prior for one in decided]).reshape(ratios.shape),
-            thresholds=None if matrix_decides else np.array([one.threshold for one in decided], dtype=np.float64),
+            priors=priors,
+            posteriors=posteriors_at(ratios, priors),
+            thresholds=None if self._rule.bound is None else np.array([one.threshold for one in decided], dtype=float),
             reachable=np.array([one.reachable for one in decided], dtype=bool),
             trusted=np.array([one.trusted for one in decided], dtype=bool),
         )
@@ -456,8 +468,22 @@ class OnlineClassifier:
 
 
 def _require_views(tracker: PriorTracker, model: RatioModel) -> int:
-    """Return how many views a tracker listens to, which must be those of the model or none."""
+    """Return how many views a tracker uses, which must be those of the model or none."""
     n_views = int(getattr(tracker, "n_views", 0))
-    if n_views and n_views != len(model.view_members):
-        raise InvalidInputError(f"the tracker listens to {n_views} views, the model has {len(model.view_members)}")
+    if n_views and n_views != model.n_views:
+        raise InvalidInputError(
+            f"the tracker uses {n_views} views, the model has {model.n_views}: make it by SafeTracker.for_model(model)"
+        )
     return n_views
+
+
+def _chosen_monitor(monitor: bool | LabelShiftMonitor, model: RatioModel) -> LabelShiftMonitor | None:
+    if isinstance(monitor, bool):
+        return LabelShiftMonitor.for_model(model) if monitor else None
+    n_classes = getattr(monitor, "n_classes", None)
+    if n_classes != model.n_classes:
+        given = f"one of {n_classes}" if isinstance(n_classes, int) else f"{monitor!r:.40}"
+        raise InvalidInputError(
+            f"monitor must be True, False or a LabelShiftMonitor of the model's {model.n_classes} classes, got {given}"
+        )
+    return monitor

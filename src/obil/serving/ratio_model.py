@@ -75,6 +75,11 @@ class RatioModel:
         return len(self.classes_)
 
     @property
+    def n_views(self) -> int:
+        """How many views the model was fitted with, V."""
+        return len(self.view_members)
+
+    @property
     def batch_invariant(self) -> bool:
         """Whether the scores of a row have the same bits whichever rows are scored together with it."""
         scorers = [self.scorer, *(view.scorer for view in self.view_members)]

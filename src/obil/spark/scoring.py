@@ -11,7 +11,6 @@ from pyspark.sql.types import StructField, StructType
 
 from obil.arrays import PriorLike
 from obil.bayes.costs import Costs
-from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy, Policy
@@ -74,11 +73,11 @@ def score(
         for batch in batches:
             if batch.num_rows:
                 ratios = model.log_ratios(model_input_of_arrow([batch.column(i) for i in places], names, model))
-                numbers, _, _ = rule.decide(ratios, np.broadcast_to(at, ratios.shape))
+                decided = rule.decide(ratios, np.tile(at, (len(ratios), 1)))
                 added = [
                     share_values(ratios),
-                    share_values(posterior(ratios, at)),
-                    class_values(model.classes_[numbers]),
+                    share_values(decided.posteriors),
+                    class_values(model.classes_[decided.numbers]),
                 ]
                 columns = [pa.array(values, type=kind) for values, kind in zip(added, kinds, strict=True)]
                 every = [*batch.columns, *columns]

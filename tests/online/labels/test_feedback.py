@@ -13,7 +13,6 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.monitor import LabelShiftMonitor
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.reference_sample import reference_sample
 from obil.policies import FBetaPolicy
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank, SafeTracker
@@ -132,7 +131,7 @@ def test_silence_must_mean_a_class(model: RatioModel, unlabeled_as: object, mess
 
 
 def test_the_monitor_marks_decisions_from_its_alarm_on(model: RatioModel) -> None:
-    online = OnlineClassifier(model, monitor=LabelShiftMonitor(reference_sample(model)))
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor.for_model(model, tolerance=0.0))
     calm = online.decide_many(drawn(2_000, 0.3, 5).features)
     assert calm.trusted.all()
     assert online.trusted
@@ -282,17 +281,17 @@ def test_monitors_of_other_classes_are_refused_and_settings_survive_a_new_model(
     triangle = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
     stream = triangle.draw(np.tile([0.6, 0.3, 0.1], (900, 1)), random_state=0)
     many = RatioClassifier.from_scores(stream.log_ratios, stream.labels, kind="margin").model_
-    for wrong in (LabelShiftMonitor(reference_sample(many)), "yes"):
+    for wrong in (LabelShiftMonitor.for_model(many), "yes"):
         with pytest.raises(InvalidInputError, match="monitor"):
             OnlineClassifier(model, monitor=wrong)
-    online = OnlineClassifier(model, monitor=LabelShiftMonitor(reference_sample(model), alpha=0.05, tolerance=0.1))
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor.for_model(model, alpha=0.05, tolerance=0.1))
     online.model = model
     state = json.loads(state_of(online))
     assert state["monitor"]["settings"] == {"alpha": 0.05, "delta": 0.005, "tolerance": 0.1}
 
 
 def test_a_restarted_monitor_forgets_the_alarm_and_labels_count_by_their_row(model: RatioModel) -> None:
-    online = OnlineClassifier(model, monitor=LabelShiftMonitor(reference_sample(model)))
+    online = OnlineClassifier(model, monitor=LabelShiftMonitor.for_model(model, tolerance=0.0))
     online.decide_many(drawn(300, 0.1, 17).features)
     online.decide_many(drawn(2_000, 0.1, 18).features - 1.5)
     assert not online.trusted

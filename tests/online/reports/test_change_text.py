@@ -6,7 +6,6 @@ from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.reference_sample import reference_sample
 from tests.online.cases import pair_model, triangle_model
 
 PAIR, TRIANGLE = pair_model(), triangle_model()
@@ -15,7 +14,7 @@ PAIR, TRIANGLE = pair_model(), triangle_model()
 def test_a_monitor_of_another_kind_is_told_apart_in_words() -> None:
     with pytest.raises(InvalidInputError, match=r"a LabelShiftMonitor of the model's 2 classes, got 'yes'"):
         OnlineClassifier(PAIR, monitor="yes")
-    three = LabelShiftMonitor(reference_sample(TRIANGLE))
+    three = LabelShiftMonitor.for_model(TRIANGLE, tolerance=0.0)
     with pytest.raises(InvalidInputError, match=r"the model's 2 classes, got one of 3"):
         OnlineClassifier(PAIR, monitor=three)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.online.reference_sample import monitor_for
-from obil.online.state.history import StreamHistory, watch_in_parts
+from obil.monitor import LabelShiftMonitor
+from obil.online.state.history import StreamHistory, update_monitor
 from tests.online.cases import pair_model, pair_scores
 from tests.online.row_by_row import add_row
 
@@ -135,13 +135,13 @@ def test_a_restored_history_goes_on_bit_for_bit(cut: int) -> None:
 def test_a_monitor_that_is_cut_at_the_ends_sees_the_same() -> None:
     model = pair_model()
     ratios = model.log_ratios(np.r_[pair_scores(700, 0.2, 1), pair_scores(700, 0.2, 2) + 4.0])
-    one, two = monitor_for(model), monitor_for(model)
-    trusted, evidence = watch_in_parts(one, ratios, StreamHistory(2).ends(len(ratios)))
+    one, two = LabelShiftMonitor.for_model(model), LabelShiftMonitor.for_model(model)
+    trusted, evidence = update_monitor(one, ratios, StreamHistory(2).ends(len(ratios)))
     np.testing.assert_array_equal(trusted, two.update_many(ratios))
     assert evidence is not None
     assert evidence[-1] == two.log_evidence
     assert one.state() == two.state()
-    assert watch_in_parts(None, ratios, [len(ratios)])[1] is None
+    assert update_monitor(None, ratios, [len(ratios)])[1] is None
 
 
 def _broken_states() -> list[tuple[str, Any]]:

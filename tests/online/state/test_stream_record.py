@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from obil.bayes.posterior import posteriors_at
+from obil.online.decision import Decisions
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.history import StreamHistory
 from obil.online.state.outcome_tally import OutcomeTally
@@ -47,14 +49,21 @@ def rows_of(n: int, n_classes: int, seed: int, *, by_matrix: bool, watched: bool
 
 def add_batch(record: StreamRecord, rows: list[tuple[Any, ...]]) -> None:
     ratios, priors, thresholds, alerts, evidence = zip(*rows, strict=True)
-    ends = record.history.ends(len(rows))
-    record.add(
-        np.array(ratios),
-        np.array(priors),
-        None if thresholds[0] is None else np.array(thresholds),
-        np.array(alerts),
-        None if evidence[0] is None else [evidence[end - 1] for end in ends],
+    ends, n_classes = record.history.ends(len(rows)), record.history.n_classes
+    at, positive = np.array(priors), n_classes - 1
+    decisions = Decisions(
+        ids=range(len(rows)),
+        classes=np.arange(n_classes),
+        numbers=np.where(alerts, positive, 0),
+        positive=positive,
+        log_ratios=np.array(ratios),
+        priors=at,
+        posteriors=posteriors_at(np.array(ratios), at),
+        thresholds=None if thresholds[0] is None else np.array(thresholds),
+        reachable=np.ones(len(rows), dtype=bool),
+        trusted=np.ones(len(rows), dtype=bool),
     )
+    record.add(decisions, log_evidence=None if evidence[0] is None else [evidence[end - 1] for end in ends])
 
 
 @settings(max_examples=60, deadline=None)

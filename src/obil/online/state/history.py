@@ -41,7 +41,7 @@ class StreamHistory:
 
     Single rows and batches, however cut, leave the same bits: sums run row by row, and the evidence of a bucket is that
     after its last row. A monitor gives it only where a batch ends, so `ends` says where a batch has to be cut for it;
-    `watch_in_parts` does that.
+    `update_monitor` does that.
 
     >>> history = StreamHistory(2)
     >>> history.add([[0.9, 0.1], [0.7, 0.3]], [1.0, 3.0], [False, True], log_evidence=[0.5])
@@ -222,10 +222,10 @@ class StreamHistory:
             self._length *= 2
 
 
-def watch_in_parts(
+def update_monitor(
     monitor: LabelShiftMonitor | None, log_ratios: FloatArray, ends: Sequence[int]
 ) -> tuple[BoolArray, list[float] | None]:
-    """Let a monitor watch rows (n, K); return whether it trusted the stream before each, and its evidence at `ends`.
+    """Update a monitor with rows (n, K); return whether it trusted the stream before each, and its evidence at `ends`.
 
     A monitor does the same wherever a batch is cut.
     """

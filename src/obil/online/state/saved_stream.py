@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
+from obil.monitor.model_reference import monitor_reference
 from obil.online.labels.label_ledger import LabelLedger
 from obil.online.labels.one_class_labels import OneClassLabels
-from obil.online.reference_sample import monitor_reference
 from obil.online.reports.monitoring_runs import MonitoringRun, monitoring_runs_of
 from obil.online.state.history import StreamHistory
 from obil.online.state.outcome_tally import OutcomeTally
@@ -37,26 +37,6 @@ class SavedStream(NamedTuple):
     model_since: int  # the row from which the model scores
     monitoring_runs: tuple[MonitoringRun, ...]
     one_class_labels: OneClassLabels
-
-    def state(self, model: RatioModel) -> dict[str, Any]:
-        """Return the parts as plain JSON values."""
-        return {
-            "format": STATE_FORMAT,
-            "kind": KIND,
-            "classes": model.classes_.tolist(),
-            "positive": self.positive,
-            "policy": self.policy.to_json(),
-            "rows": self.n_rows,
-            "tracker": self.tracker.state(),
-            "monitor": None if self.monitor is None else self.monitor.state(),
-            "labels": self.ledger.state(),
-            "tally": self.tally.state(),
-            "history": self.history.state(),
-            "labels_since_alarm": list(self.labels_since_alarm),
-            "model_since": self.model_since,
-            "monitoring_runs": [list(watch) for watch in self.monitoring_runs],
-            "one_class_labels": self.one_class_labels.state(),
-        }
 
 
 def read_stream(model: RatioModel, state: Any) -> SavedStream:

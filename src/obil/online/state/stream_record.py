@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posteriors_at
+from obil.online.decision import Decisions
 from obil.online.state.history import StreamHistory
 from obil.online.state.outcome_tally import OutcomeTally
 
@@ -75,20 +76,13 @@ class StreamRecord:
         if len(rows) == BLOCK:
             self._pass_on()
 
-    def add(
-        self,
-        log_ratios: FloatArray,
-        priors: FloatArray,
-        thresholds: FloatArray | None,
-        alerts: BoolArray,
-        log_evidence: Sequence[float] | None = None,
-    ) -> None:
-        """Take in decided rows, (n, K) and (n,), with the evidence at the `ends` that the history wants."""
+    def add(self, decisions: Decisions, *, log_evidence: Sequence[float] | None = None) -> None:
+        """Add decided rows, with the evidence at the `ends` that the history asks for."""
         self._pass_on()
-        posteriors = posteriors_at(log_ratios, priors)
-        if self._positive is not None:
-            self._tally.add(posteriors[:, self._positive], alerts, priors=priors[:, self._positive])
-        self._history.add(posteriors, thresholds, alerts, log_evidence=log_evidence)
+        posteriors, alerts, k = decisions.posteriors, decisions.alerts, self._positive
+        if k is not None:
+            self._tally.add(posteriors[:, k], alerts, priors=decisions.priors[:, k])
+        self._history.add(posteriors, decisions.thresholds, alerts, log_evidence=log_evidence)
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
         """Take in a true label, checked already, or take one back: see `OutcomeTally.add_label`."""

@@ -1,9 +1,7 @@
-"""Choose what a monitor compares a stream with, and set it watching."""
+"""Choose what the monitors of a model's streams compare with, once per model."""
 
 from weakref import WeakKeyDictionary
 
-from obil.errors import InvalidInputError
-from obil.monitor import LabelShiftMonitor
 from obil.monitor.reference import MonitorReference
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
@@ -15,29 +13,11 @@ MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to s
 _REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary()
 
 
-def monitor_for(model: RatioModel) -> LabelShiftMonitor:
-    """Return a monitor for the streams of a model."""
-    return LabelShiftMonitor.on(monitor_reference(model))
-
-
 def monitor_reference(model: RatioModel) -> MonitorReference:
-    """Return what the monitors of all streams of a model share; laid once, kept as long as the model is."""
+    """Return what the monitors of all streams of a model share; computed once, kept as long as the model is."""
     if model not in _REFERENCES:
         _REFERENCES[model] = MonitorReference.of(reference_sample(model), tolerance=MONITOR_TOLERANCE)
     return _REFERENCES[model]
-
-
-def chosen_monitor(monitor: bool | LabelShiftMonitor, model: RatioModel) -> LabelShiftMonitor | None:
-    """Return the monitor for the streams of a model that a user asks for, or none."""
-    if isinstance(monitor, bool):
-        return monitor_for(model) if monitor else None
-    n_classes = getattr(monitor, "n_classes", None)
-    if n_classes != model.n_classes:
-        given = f"one of {n_classes}" if isinstance(n_classes, int) else f"{monitor!r:.40}"
-        raise InvalidInputError(
-            f"monitor must be True, False or a LabelShiftMonitor of the model's {model.n_classes} classes, got {given}"
-        )
-    return monitor
 
 
 def reference_sample(model: RatioModel) -> Holdout:
