@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from obil.online.decision import Decision as Decision
     from obil.online.decision import Decisions as Decisions
     from obil.online.estimate_prior import estimate_prior as estimate_prior
+    from obil.online.files import load as load
+    from obil.online.files import save as save
     from obil.online.online_classifier import OnlineClassifier as OnlineClassifier
     from obil.online.reports.explain import ChangeReport as ChangeReport
     from obil.online.reports.performance_report import PerformanceReport as PerformanceReport
-    from obil.serving.files import load as load
-    from obil.serving.files import save as save
     from obil.serving.holdout import Holdout as Holdout
     from obil.serving.ratio_model import RatioModel as RatioModel
     from obil.serving.ratio_model import Scores as Scores
@@ -64,10 +64,10 @@ else:
             "evaluation.verify": "Verification verify",
             "online.decision": "Decision Decisions",
             "online.estimate_prior": "estimate_prior",
+            "online.files": "load save",
             "online.online_classifier": "OnlineClassifier",
             "online.reports.explain": "ChangeReport",
             "online.reports.performance_report": "PerformanceReport",
-            "serving.files": "load save",
             "serving.holdout": "Holdout",
             "serving.ratio_model": "RatioModel Scores",
             "trackers.estimate": "PriorEstimate",

@@ -66,5 +66,5 @@ def test_a_higher_level_is_wider() -> None:
 def test_no_rows_and_no_model_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="no rows"):
         estimate_prior(pair_model(400), np.empty(0))
-    with pytest.raises(InvalidInputError, match="fit it first"):
+    with pytest.raises(InvalidInputError, match="not fitted"):
         estimate_prior(RatioClassifier(LogisticRegression()), [[0.0]])

@@ -455,9 +455,9 @@ def test_a_table_with_words_is_encoded_the_same_way_in_one_row_and_in_many() -> 
 
 
 def test_a_model_that_is_not_fitted_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="fit it first"):
+    with pytest.raises(InvalidInputError, match="this RatioClassifier is not fitted"):
         OnlineClassifier(RatioClassifier(LogisticRegression()))
-    with pytest.raises(InvalidInputError, match=r"wrap it in RatioClassifier|fit it first"):
+    with pytest.raises(InvalidInputError, match=r"wrap it as RatioClassifier\(FrozenEstimator\(model\)\)"):
         OnlineClassifier(LogisticRegression().fit([[0.0], [1.0]], [0, 1]))
 
 

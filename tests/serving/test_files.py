@@ -159,9 +159,9 @@ def test_an_estimator_without_a_safe_form_is_refused_when_saved(tmp_path: Path) 
 
 
 def test_only_a_fitted_model_can_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="fit it first"):
+    with pytest.raises(InvalidInputError, match="not fitted"):
         save(RatioClassifier(), tmp_path / "model")
-    with pytest.raises(InvalidInputError, match="fitted ratio model"):
+    with pytest.raises(InvalidInputError, match="gives no calibrated log ratios"):
         save({"not": "a model"}, tmp_path / "model")
 
 

@@ -31,8 +31,8 @@ LARGEST_MANIFEST = 16_000_000  # bytes
 LIBRARIES = ("obil", "numpy", "scikit-learn", "skops", "safetensors")
 
 
-def save(model: Any, folder: str | os.PathLike[str]) -> None:
-    """Write a fitted classifier's model folder, whole or not at all.
+def save(model: Any, folder: str | os.PathLike[str], *, beside: Mapping[str, bytes] | None = None) -> None:
+    """Write a fitted classifier's model folder, whole or not at all; `beside` holds further files by name.
 
     An older model at the same place is replaced; anything else that is there is left alone.
     """
@@ -45,6 +45,8 @@ def save(model: Any, folder: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise ModelFileError(f"cannot write to {target.parent}: {error.strerror}") from None
     try:
+        for name, data in (beside or {}).items():
+            (staging / name).write_bytes(data)
         _write(fitted, staging)
         staging.chmod(0o755)
         _put_in_place(staging, target)
@@ -180,6 +182,18 @@ def _build(
         calibration=str(manifest.get("calibration", "affine")),
         advice=None if manifest.get("advice") is None else TrackerAdvice.from_json(manifest["advice"]),
     )
+
+
+def saved_beside(folder: str | os.PathLike[str], name: str) -> bytes | None:
+    """Return a file that was saved beside the model, checked by its hash; None where the manifest lists none."""
+    source = Path(folder)
+    digest = json.loads((source / MANIFEST).read_text(encoding="utf-8"))["files"].get(name)
+    if digest is None:
+        return None
+    data = (source / name).read_bytes()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ModelFileError(f"{source / name} was changed or cut short since it was saved")
+    return data
 
 
 def listed_files(folder: Path) -> list[str]:

@@ -156,8 +156,13 @@ def as_ratio_model(model: Any) -> RatioModel:
     """Return the frozen model inside a fitted classifier, or the model itself."""
     inner = getattr(model, "model_", model)
     if not isinstance(inner, RatioModel):
-        hint = "fit it first" if hasattr(model, "fit") else "wrap it in RatioClassifier, or load it with obil.load"
-        raise InvalidInputError(f"a fitted ratio model is needed, got {type(model).__name__}: {hint}")
+        name = type(model).__name__
+        if hasattr(model, "log_ratios"):
+            raise InvalidInputError(f"this {name} is not fitted: call fit(X, y) first")
+        remedy = "give a fitted RatioClassifier or OBILClassifier, or what obil.load returned"
+        if hasattr(model, "fit") and not isinstance(model, type):
+            remedy = "wrap it as RatioClassifier(FrozenEstimator(model)).fit(X, y), with rows it was not fitted on"
+        raise InvalidInputError(f"{name} gives no calibrated log ratios: {remedy}")
     return inner
 
 
