@@ -15,7 +15,7 @@ import os, pathlib
 import obil
 folder = pathlib.Path(obil.__file__).parent
 assert str(folder).startswith(os.environ["COPY"]), folder
-for place in (folder, folder / "prior", pathlib.Path.home()):
+for place in (folder, folder / "trackers", pathlib.Path.home()):
     try:
         (place / "probe").write_text("x")
     except OSError:

@@ -37,7 +37,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the gate decided: one plain sentence, the reasons one by one, and the figures behind them."""
+    """What the gate decided: one plain sentence, the reasons one by one, and the figures behind them.
+
+    >>> Verdict("deploy", "Deploy: calibrated as far as 500 rows tell.", (), {}).decision
+    'deploy'
+    """
 
     decision: Judgement
     sentence: str

@@ -12,7 +12,14 @@ from obil.errors import InvalidInputError
 
 
 class Stream(NamedTuple):
-    """Rows in time order with what a real stream hides: their labels, true priors and exact log ratios."""
+    """Rows in time order with what a real stream hides: their labels, true priors and exact log ratios.
+
+    >>> from obil.datasets import GaussianClasses, prior_paths
+    >>> classes = GaussianClasses.pair(2.0)
+    >>> stream = classes.draw(prior_paths.constant(100, 0.2), random_state=0)
+    >>> stream.log_ratios.shape
+    (100, 2)
+    """
 
     features: FloatArray  # (n, d)
     labels: IntArray  # (n,)

@@ -20,7 +20,11 @@ from obil.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedSet:
-    """A data set ready to use: numbers as float64, categories as text or codes, labels apart."""
+    """A data set ready to use: numbers as float64, categories as text or codes, labels apart.
+
+    >>> NamedSet("tiny", pd.DataFrame({"x": [1.0]}), np.array([1]), False, None, (), "one row", "made here").labels
+    array([1])
+    """
 
     name: str
     features: pd.DataFrame  # (n, d)
@@ -106,6 +110,11 @@ def load_named(name: str) -> NamedSet:
     Looked for as `NAME.csv.gz` or `NAME.csv` in the folder that OBIL_DATA names and in the user's cache
     (`~/.cache/obil`), then in the data packages installed, then on OpenML. Wherever it comes from, rows,
     features and positives must be those of the set.
+
+    >>> load_named("yeast5000")
+    Traceback (most recent call last):
+        ...
+    obil.errors.InvalidInputError: ...
     """
     recipe = _RECIPES.get(name) or _keel_recipes().get(name)
     if recipe is None:

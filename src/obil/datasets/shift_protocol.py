@@ -14,7 +14,12 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class ShiftedStream(NamedTuple):
-    """One stream: which held-out rows arrive, in order, and the prior P1 they were drawn at."""
+    """One stream: which held-out rows arrive, in order, and the prior P1 they were drawn at.
+
+    >>> stream = next(shifted_streams([0, 0, 0, 1], train_prior=0.25, factors=(1.0,), n_rows=10, random_state=0))
+    >>> stream.factor, stream.draw, stream.prior, len(stream.rows)
+    (1.0, 0, 0.25, 10)
+    """
 
     factor: float  # of the training imbalance ratio Qp
     draw: int

@@ -16,7 +16,11 @@ SMALLEST_ATOM = 100  # rows
 
 
 class Split(NamedTuple):
-    """Row numbers of the two sides; every row is on exactly one."""
+    """Row numbers of the two sides; every row is on exactly one.
+
+    >>> time_split(4, test_size=0.25)
+    Split(train=array([0, 1, 2]), test=array([3]))
+    """
 
     train: IntArray
     test: IntArray

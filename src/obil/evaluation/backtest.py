@@ -59,6 +59,15 @@ class Backtest:
     """What each way to know the prior would have done on the later rows of the labelled past.
 
     `found["bank"]` is one of them by name; `[one.way for one in found.ways]` are all.
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> random = np.random.default_rng(0)
+    >>> y = (np.arange(2_000) % 5 == 0).astype(int)
+    >>> X = random.normal(2.0 * y)[:, None]
+    >>> found = backtest(RatioClassifier(LogisticRegression()), X, y, time=np.arange(2_000))
+    >>> found.n_earlier + found.n_later
+    2000
     """
 
     classes: tuple[object, ...]

@@ -29,7 +29,16 @@ class Scores(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verification:
-    """A model's calibration on labelled rows and the gate's verdict on it."""
+    """A model's calibration on labelled rows and the gate's verdict on it.
+
+    >>> import numpy as np
+    >>> from obil import RatioClassifier
+    >>> y = np.repeat([0, 1], 2_000)
+    >>> scores = np.random.default_rng(0).normal(2.0 * y)
+    >>> model = RatioClassifier.from_scores(scores[::2], y[::2])
+    >>> verify(model, scores[1::2, None], y[1::2]).verdict.decision
+    'deploy'
+    """
 
     classes: tuple[object, ...]
     diagnosis: Diagnosis

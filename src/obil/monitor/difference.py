@@ -11,7 +11,12 @@ from obil.monitor.score_bins import ScoreBins
 
 @dataclass(frozen=True, slots=True)
 class ScoreRegion:
-    """One bin of log ratios: how many rows it holds, and how many it would hold under a prior."""
+    """One bin of log ratios: how many rows it holds, and how many it would hold under a prior.
+
+    >>> region = ScoreRegion((0.0, 1.0), 0.5, 1.5, 0.3, 0.1, 0.05, 0.2)
+    >>> region.describe()
+    'a log ratio of 0.5 to 1.5'
+    """
 
     log_ratios: tuple[float, ...]  # (K,) at its centre
     low: float | None  # the log ratio it starts at, where there are two classes
@@ -39,7 +44,12 @@ class ScoreRegion:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The regions of a stream's log ratios, beside the closest that any prior comes to them."""
+    """The regions of a stream's log ratios, beside the closest that any prior comes to them.
+
+    >>> region = ScoreRegion((0.0, 1.0), 0.5, 1.5, 0.3, 0.1, 0.05, 0.2)
+    >>> Difference(1_000.0, (region,)).most_telling is region
+    True
+    """
 
     n_rows: float  # recent rows the shares rest on; older ones fade
     regions: tuple[ScoreRegion, ...]

@@ -30,7 +30,12 @@ class MinimiserRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossReport:
-    """What `check_loss` found."""
+    """What `check_loss` found.
+
+    >>> from obil.networks import squared_error
+    >>> check_loss(squared_error()).accepted
+    True
+    """
 
     name: str
     accepted: bool

@@ -69,7 +69,11 @@ class CategoricalLoss:
 
 
 def squared_error() -> BinaryLoss:
-    """Return (t - o)^2 / 2, the paper's recommendation: g(o) = 1."""
+    """Return (t - o)^2 / 2, the paper's recommendation: g(o) = 1.
+
+    >>> squared_error().of_output(torch.tensor(0.0), torch.tensor(1.0))
+    tensor(0.5000)
+    """
     return BinaryLoss("squared_error", _squared_of_output, _squared_of_logit, torch.ones_like)
 
 
@@ -88,6 +92,9 @@ def logistic() -> BinaryLoss:
     """Return -log((1 + to)/2) = log(1 + exp(-2t artanh o)): g(o) = 1/(1 - o^2).
 
     The paper prints it without the 2 (`printed_logistic`), which is another loss with another minimiser.
+
+    >>> logistic().of_output(torch.tensor(1.0), torch.tensor(1.0))
+    tensor(0.)
     """
     return BinaryLoss("logistic", _logistic_of_output, _sigmoid_of_logit, _logistic_curvature)
 
@@ -97,6 +104,9 @@ def exponential() -> BinaryLoss:
 
     The paper prints exp(-to), whose minimiser is artanh(2P-1) and leaves [-1, 1]. From |z| = 20 on, where
     tanh(z) is 1 to double precision, `of_logit` goes on as a straight line and never overflows.
+
+    >>> exponential().of_output(torch.tensor(0.0), torch.tensor(1.0))
+    tensor(1.)
     """
     return BinaryLoss("exponential", _exponential_of_output, _exponential_of_logit, _exponential_curvature)
 
@@ -132,12 +142,20 @@ def printed_logistic() -> BinaryLoss:
 
 
 def categorical_cross_entropy() -> CategoricalLoss:
-    """Return -log softmax(logits)[class]; for two classes the logistic loss of half their difference."""
+    """Return -log softmax(logits)[class]; for two classes the logistic loss of half their difference.
+
+    >>> categorical_cross_entropy().of_logits(torch.tensor([0.0, 0.0]), torch.tensor(1))  # log 2
+    tensor(0.6931)
+    """
     return CategoricalLoss("categorical_cross_entropy", _categorical_cross_entropy)
 
 
 def brier() -> CategoricalLoss:
-    """Return the squared distance from the softmax to the class; for two classes exactly `squared_error`."""
+    """Return the squared distance from the softmax to the class; for two classes exactly `squared_error`.
+
+    >>> brier().of_logits(torch.tensor([500.0, 0.0, 0.0]), torch.tensor(0))
+    tensor(0.)
+    """
     return CategoricalLoss("brier", _brier)
 
 

@@ -17,6 +17,10 @@ class MLP(nn.Module):
 
     With `skip` the inputs also reach the outputs in a straight line: where there are no rows of the rare class to learn
     from, the log ratio goes on as a linear model's would instead of going flat.
+
+    >>> import torch
+    >>> MLP(7, n_outputs=3)(torch.zeros(5, 7)).shape
+    torch.Size([5, 3])
     """
 
     def __init__(

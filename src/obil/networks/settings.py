@@ -9,7 +9,11 @@ from obil.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a network is trained: what the measurements favour, see `PAPER_TRAINING` for what the paper gives."""
+    """How a network is trained: what the measurements favour, see `PAPER_TRAINING` for what the paper gives.
+
+    >>> Training(epochs=5).epochs
+    5
+    """
 
     epochs: int = 40
     least_steps: int = 300  # a small problem is gone through more often, until it has taken so many steps,
@@ -45,7 +49,11 @@ PAPER_TRAINING = Training(
 
 @dataclass(frozen=True, slots=True)
 class NetworkKind:
-    """A fully connected network on the columns of a table."""
+    """A fully connected network on the columns of a table.
+
+    >>> NetworkKind(hidden=(16,)).hidden
+    (16,)
+    """
 
     hidden: tuple[int, ...] = (64, 32)
     dropout: float = 0.2
@@ -63,6 +71,10 @@ class ModuleKind:
     """Any torch module that gives pre-activations (n,), (n, 1) or (n, K) of rows, trained further from where it is.
 
     `build` makes a fresh one for each member; a pre-trained backbone is built with its weights.
+
+    >>> from torch import nn
+    >>> ModuleKind(lambda: nn.Linear(7, 1), Training(epochs=5)).build()
+    Linear(in_features=7, out_features=1, bias=True)
     """
 
     build: Callable[[], Any]

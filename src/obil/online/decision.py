@@ -31,6 +31,12 @@ class Decision:
         False after the monitor's alarm; True where nothing is monitored.
     reachable
         False where no threshold meets the policy at this prior: then nothing is alerted.
+
+    >>> from obil import OnlineClassifier, RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> decision = OnlineClassifier(model).decide([2.0], id="order 10")
+    >>> print(decision.id, decision.label, decision.prior)
+    order 10 1 [0.5 0.5]
     """
 
     id: Any
@@ -50,7 +56,14 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions(Sequence[Decision]):
-    """Many decisions as columns; `[i]` gives one of them, and a slice those rows."""
+    """Many decisions as columns; `[i]` gives one of them, and a slice those rows.
+
+    >>> from obil import OnlineClassifier, RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> decisions = OnlineClassifier(model).decide_many([[-2.0], [2.0]])
+    >>> print(decisions.labels, decisions[1].label)
+    [0 1] 1
+    """
 
     ids: Sequence[Any]
     classes: npt.NDArray[Any]  # (K,) the user's own

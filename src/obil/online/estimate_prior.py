@@ -12,6 +12,14 @@ def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
     """Return the most likely class prior of a batch of unlabelled rows, with an interval for each class.
 
     The interval carries what the rows leave open and what the calibrator does not know about itself.
+
+    >>> from obil import RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> found = estimate_prior(model, [[-1.0]] * 50 + [[1.0]] * 50)
+    >>> found.prior.round(2)  # half the rows look like either class
+    array([0.5, 0.5])
+    >>> bool(found.interval[1, 0] < 0.5 < found.interval[1, 1])
+    True
     """
     fitted = as_ratio_model(model)
     scores = fitted.scores(X)

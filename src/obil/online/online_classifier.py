@@ -70,6 +70,14 @@ class OnlineClassifier:
     ----------
     classes_
         The classes, in the order of every prior and posterior, (K,).
+
+    >>> from obil import OnlineClassifier, RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> online = OnlineClassifier(model, prior=0.01)
+    >>> print(online.decide([2.0]).label)  # at equal priors it would be 1
+    0
+    >>> online.n_rows
+    1
     """
 
     _update: Callable[[FloatArray, FloatArray | None], FloatArray]

@@ -14,6 +14,10 @@ class BoundPolicy(Protocol):
 
     Decide positive where the log ratio of the positive class against the rest is *above* the threshold;
     +inf alerts nothing, -inf alerts everything.
+
+    >>> from obil.policies import CostPolicy
+    >>> CostPolicy().bind(None).log_threshold(0.5)  # equal costs, equal priors
+    0.0
     """
 
     def log_threshold(self, positive_prior: float) -> float:
@@ -27,7 +31,12 @@ class BoundPolicy(Protocol):
 
 
 class Policy(Protocol):
-    """A frozen, comparable record of settings."""
+    """A frozen, comparable record of settings.
+
+    >>> from obil.policies import RecallFloor
+    >>> RecallFloor(0.9).name
+    'recall'
+    """
 
     @property
     def name(self) -> str:

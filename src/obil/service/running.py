@@ -66,7 +66,15 @@ def open_service(
     trusted: Sequence[str] = (),
     defaults: StreamSettings | None = None,
 ) -> FastAPI:
-    """Return the whole service as an ASGI application that stops cleanly with its server."""
+    """Return the whole service as an ASGI application that stops cleanly with its server.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # anyone could reach it, and nobody has a key
+    ...     open_service(Path("model/"), ServiceSettings(host="0.0.0.0", store=f"sqlite:///{folder}/obil.db"))
+    Traceback (most recent call last):
+        ...
+    obil.errors.InvalidInputError: a service bound to 0.0.0.0 needs an API key: ...
+    """
     store = open_store(settings.store)
     try:
         if settings.needs_keys and not any(record.is_valid(time.time()) for record in store.list_keys()):

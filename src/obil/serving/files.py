@@ -35,6 +35,13 @@ def save(model: Any, folder: str | os.PathLike[str], *, beside: Mapping[str, byt
     """Write a fitted classifier's model folder, whole or not at all; `beside` holds further files by name.
 
     An older model at the same place is replaced; anything else that is there is left alone.
+
+    >>> from obil import RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, f"{folder}/model")
+    ...     load(f"{folder}/model").classes_
+    array([0, 1])
     """
     fitted = as_ratio_model(model)
     target = Path(folder).resolve()
@@ -94,6 +101,11 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
 
     A wrapped estimator is built only from listed scikit-learn and imbalanced-learn types; `trusted` names
     further types that you vouch for.
+
+    >>> load("no such folder")
+    Traceback (most recent call last):
+        ...
+    obil.errors.ModelFileError: ...
     """
     source = Path(folder)
     manifest = _read_manifest(source)

@@ -48,7 +48,13 @@ class View:
 
 
 class Scores(NamedTuple):
-    """The log ratios of rows."""
+    """The log ratios of rows.
+
+    >>> from obil import RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10).model_
+    >>> model.score([[-1.0], [1.0]]).log_ratios.shape
+    (2, 2)
+    """
 
     log_ratios: FloatArray  # (n, K) calibrated
     views: FloatArray  # (n, V, K) the same rows seen by each view; V is 0 where the model was fitted without views
@@ -56,7 +62,13 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RatioModel:
-    """A scorer with its calibrator and the held-out rows that vouch for them. Immutable and thread safe."""
+    """A scorer with its calibrator and the held-out rows that vouch for them. Immutable and thread safe.
+
+    >>> from obil import RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10).model_
+    >>> model.predict_proba([[0.0]], prior=0.2).round(2)  # a score of neither class: the prior decides
+    array([[0.8, 0.2]])
+    """
 
     scorer: Scorer
     calibrator: Calibrator

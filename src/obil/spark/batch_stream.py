@@ -65,6 +65,8 @@ def stream_batches(
     Notes
     -----
     Labels have no say here, and no monitor watches: `stream` has both.
+
+    >>> query = stream_batches(rows, "model/", write=write_batch, state="prior.json").start()  # doctest: +SKIP
     """
     if not df.isStreaming:
         raise InvalidInputError("stream_batches follows a streaming table: a plain one takes score and estimate_prior")

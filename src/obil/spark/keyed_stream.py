@@ -98,6 +98,9 @@ def stream(
     Notes
     -----
     The state store has to be RocksDB's for this operator, and is set so in the session where it is not.
+
+    >>> decisions = stream(rows, "model/", key="customer", time="at")  # doctest: +SKIP
+    >>> decisions.writeStream.format("parquet").start("decisions/")  # doctest: +SKIP
     """
     shipped = ShippedModel.of(model, trusted=trusted)
     fitted = shipped.load()

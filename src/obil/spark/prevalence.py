@@ -61,6 +61,9 @@ def estimate_prior(
     PriorEstimate or DataFrame
         Without `by`, a `PriorEstimate`; with it, a table of the groups with `n_rows`, `prior`, `lower` and
         `upper`: numbers of `classes_[1]` for two classes, arrays for more.
+
+    >>> estimate_prior(table, "model/", by="country").columns  # doctest: +SKIP
+    ['country', 'n_rows', 'prior', 'lower', 'upper']
     """
     require_in("level", level, 1e-6, 1.0 - 1e-6)
     shipped = ShippedModel.of(model, trusted=trusted)

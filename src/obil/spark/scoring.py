@@ -52,6 +52,9 @@ def score(
     -----
     With two classes `log_ratio` and `posterior` are numbers, of `classes_[1]`; with more they are arrays in the
     order of the classes.
+
+    >>> score(table, "model/", prior=0.02).columns  # doctest: +SKIP
+    ['amount', 'age', 'log_ratio', 'posterior', 'decision']
     """
     shipped = ShippedModel.of(model, trusted=trusted)
     fitted = shipped.load()

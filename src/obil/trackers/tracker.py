@@ -15,7 +15,13 @@ LARGEST_COUNT = 10_000_000
 
 
 class PriorTracker(Protocol):
-    """Follows the class prior of an unlabelled stream from its log ratios; decides nothing."""
+    """Follows the class prior of an unlabelled stream from its log ratios; decides nothing.
+
+    >>> from obil.trackers import FixedPrior
+    >>> tracker: PriorTracker = FixedPrior(0.1)
+    >>> tracker.update([0.0, 3.0])
+    array([0.9, 0.1])
+    """
 
     def start(self, prior: PriorLike) -> Self:
         """Forget everything and start from `prior`."""
@@ -49,7 +55,12 @@ class PriorTracker(Protocol):
 
 @runtime_checkable
 class LearnsFromLabels(Protocol):
-    """A tracker that can use true labels, however late."""
+    """A tracker that can use true labels, however late.
+
+    >>> from obil.trackers import FixedPrior, SafeTracker
+    >>> isinstance(SafeTracker(), LearnsFromLabels), isinstance(FixedPrior(), LearnsFromLabels)
+    (True, False)
+    """
 
     def feedback(
         self,

@@ -27,7 +27,11 @@ NEWTON_STEPS = 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewReference:
-    """What held-out rows say of W = V + 1 opinions (the model's first) on C classes, at G levels of the prior."""
+    """What held-out rows say of W = V + 1 opinions (the model's first) on C classes, at G levels of the prior.
+
+    >>> ViewReference.empty(2).n_views
+    0
+    """
 
     expected: FloatArray  # (C, V, G) how far each view's x lies from the model's under label shift
     sensitivity: FloatArray  # (C, G) of the model's x to a drift of the ratio

@@ -42,7 +42,14 @@ HALF_WAY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ChangeReport:
-    """What a person on call needs to know."""
+    """What a person on call needs to know.
+
+    >>> from obil import OnlineClassifier, RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> report = OnlineClassifier(model).explain()
+    >>> report.changed, report.n_rows
+    (False, 0)
+    """
 
     sentences: tuple[str, ...]
     action: Action

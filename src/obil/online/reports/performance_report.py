@@ -13,7 +13,14 @@ from obil.trackers.calibration_spread import calibration_variance, widen
 
 
 class PerformanceReport(NamedTuple):
-    """What is to be expected of the next rows, and how good the last ones were."""
+    """What is to be expected of the next rows, and how good the last ones were.
+
+    >>> from obil import OnlineClassifier, RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> report = OnlineClassifier(model).performance()
+    >>> report.now.recall.source  # no label has come
+    'expected'
+    """
 
     now: Performance
     window: Performance

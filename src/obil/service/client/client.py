@@ -102,7 +102,11 @@ class Client:
 
 
 class StreamClient:
-    """One stream of a service."""
+    """One stream of a service.
+
+    >>> Client("http://127.0.0.1:8642").stream("shop").name  # nothing is asked of the service yet
+    'shop'
+    """
 
     def __init__(self, connection: ServiceConnection, name: str) -> None:
         self.name = name

@@ -20,7 +20,12 @@ UNAVAILABLE = 503  # nothing of the request was kept
 
 
 class ServiceError(ObilError):
-    """The service refused a request, which changed nothing."""
+    """The service refused a request, which changed nothing.
+
+    >>> error = ServiceError("there is no stream 'shop'", status=404, code="unknown_stream")
+    >>> error.status, error.code
+    (404, 'unknown_stream')
+    """
 
     def __init__(
         self, message: str, *, status: int, code: str, where: str | None = None, request_id: str | None = None
@@ -31,7 +36,11 @@ class ServiceError(ObilError):
 
 
 class NotReachedError(ServiceError):
-    """No answer came: whether the request was done is not known."""
+    """No answer came: whether the request was done is not known.
+
+    >>> issubclass(NotReachedError, ServiceError)
+    True
+    """
 
 
 class ServiceConnection:
