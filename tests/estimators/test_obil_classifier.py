@@ -455,7 +455,7 @@ class TestNetworks:
         import torch
 
         from obil.networks.settings import ModuleKind, Training
-        from obil.serving.graph_scorer import GraphScorer
+        from obil.serving.onnx_scorer import OnnxScorer
 
         stream, fresh = draw(3_000), draw(2_000, 0.5, seed=1)
         X = stream.features.astype(np.float32).reshape(-1, 1, 2)  # not a table
@@ -472,7 +472,7 @@ class TestNetworks:
             model.model_, fresh._replace(features=fresh.features.astype(np.float32).reshape(-1, 1, 2))
         )
         assert abs(error.mean()) < 0.5
-        assert all(isinstance(member.scorer, GraphScorer) for member in model.members_)
+        assert all(isinstance(member.scorer, OnnxScorer) for member in model.members_)
         save(model, tmp_path / "model")
         assert np.array_equal(load(tmp_path / "model").log_ratios(X), model.log_ratios(X))
         with pytest.raises(InvalidInputError, match="gives 1 outputs a row, got 3"):

@@ -1,4 +1,4 @@
-"""The bodies give the shapes that heads read, and learn real images, texts and a graph a little in seconds."""
+"""The architectures give the shapes that heads read, and learn real images, texts and a graph a little in seconds."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from obil.networks.architectures import ConvNet, GraphConvNet, TextTransformer, normalised_edges
-from obil.networks.freeze import freeze
+from obil.networks.onnx_export import export_onnx
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +42,8 @@ def train(module: nn.Module, rows: Tensor, labels: Tensor, *, epochs: int, batch
 
 
 def served(module: nn.Module, rows: Tensor) -> np.ndarray:
-    """What the frozen network gives, which must be what torch gives."""
-    outputs = freeze(module, rows[:4]).outputs(rows.numpy())
+    """What the exported network gives, which must be what torch gives."""
+    outputs = export_onnx(module, rows[:4]).outputs(rows.numpy())
     with torch.no_grad():
         expected = module(rows).numpy()
     assert (np.abs(outputs - expected) / np.maximum(1.0, np.abs(expected))).max() < 1e-6
@@ -51,7 +51,7 @@ def served(module: nn.Module, rows: Tensor) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("n_outputs", "shape"), [(1, (5,)), (3, (5, 3))])
-def test_bodies_give_what_a_head_reads(n_outputs: int, shape: tuple[int, ...]) -> None:
+def test_architectures_give_what_a_head_reads(n_outputs: int, shape: tuple[int, ...]) -> None:
     assert ConvNet(n_outputs, channels=(4, 4, 8))(torch.zeros(5, 1, 28, 28)).shape == shape
     tokens = torch.randint(0, 9, (5, 6))
     assert TextTransformer(9, 6, n_outputs, width=8, heads=2, layers=1)(tokens).shape == shape
@@ -109,7 +109,7 @@ def test_a_convolutional_network_learns_fashion() -> None:
     assert area(served(module, rows[3000:]), labels[3000:].numpy()) > 0.8
 
 
-def test_a_transformer_learns_to_tell_spam() -> None:
+def test_a_transformer_learns_to_detect_spam() -> None:
     try:
         data = load_sms_spam()
     except InvalidInputError as reason:

@@ -1,4 +1,4 @@
-"""The fully connected body has the layers that were asked for, and freezes to exactly what it computes."""
+"""The fully connected architecture has the layers that were asked for, and freezes to exactly what it computes."""
 
 import numpy as np
 import pytest

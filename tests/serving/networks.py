@@ -1,18 +1,19 @@
-"""Torch modules of several kinds, frozen once for all tests: what a user might bring."""
+"""Torch modules of several kinds, exported once for all tests: what a user might bring."""
 
 from functools import cache
 
 import numpy as np
 import pytest
 
-from obil.serving.graph_network import GraphNetwork
+from obil.serving.onnx_scorer import OnnxNetwork
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+pytest.importorskip("onnxscript", reason="the extra 'torch' is not installed")
 
 from torch import Tensor, nn
 
 from obil.networks.architectures import ConvNet, GraphConvNet, TextTransformer
-from obil.networks.freeze import freeze
+from obil.networks.onnx_export import export_onnx
 
 
 class Residual(nn.Module):
@@ -100,8 +101,8 @@ CASES = {
 
 
 @cache
-def frozen(name: str) -> tuple[nn.Module, GraphNetwork, np.ndarray]:
-    """Return the module in eval mode, its frozen form, and rows of which it has seen only the first 4."""
+def exported(name: str) -> tuple[nn.Module, OnnxNetwork, np.ndarray]:
+    """Return the module in eval mode, its ONNX network, and rows of which it has seen only the first 4."""
     torch.set_num_threads(1)
     make, draw = CASES[name]
     with torch.random.fork_rng(devices=[]):
@@ -110,5 +111,5 @@ def frozen(name: str) -> tuple[nn.Module, GraphNetwork, np.ndarray]:
         if rows.is_floating_point():
             for _ in range(5):  # batch norms learn means and variances
                 module(rows)
-    network = freeze(module, rows[:4])
+    network = export_onnx(module, rows[:4])
     return module.eval(), network, rows.numpy()

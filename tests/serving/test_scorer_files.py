@@ -65,12 +65,13 @@ def mixed(n_classes: int = 2) -> EnsembleScorer:
 
 
 def graph() -> Scorer:
-    """A frozen module on rows of six numbers, beside nothing else that takes them."""
-    pytest.importorskip("torch", reason="needs the torch extra")
-    from obil.serving.graph_scorer import GraphScorer
-    from tests.serving.networks import frozen
+    """An ONNX graph on rows of six numbers, beside nothing else that takes them."""
+    from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer
+    from tests.serving.onnx_models import linear
 
-    return GraphScorer(frozen("mlp")[1], "tanh", np.array([0.8, 0.2]))
+    weight = np.linspace(-1.0, 1.0, 6, dtype=np.float32)[:, None]
+    network = OnnxNetwork(linear(weight, np.ones(1, dtype=np.float32)).SerializeToString())
+    return OnnxScorer(network, "tanh", np.array([0.8, 0.2]))
 
 
 def graph_beside_trees() -> EnsembleScorer:

@@ -15,7 +15,7 @@ from obil.serving.files import load, save
 from tests.serving.ensembles import as_model
 from tests.serving.test_scorer_files import GOLDEN
 
-HEAVY = ("torch", "sklearn", "pandas", "skops", "matplotlib")
+HEAVY = ("torch", "sklearn", "pandas", "skops", "matplotlib", "onnx", "onnxscript")
 SERVE = """
     import json, sys
     import numpy as np
@@ -69,13 +69,15 @@ def test_golden_networks_and_trees_are_served_without_what_made_them(name: str, 
     assert told["n"] == 1_000
 
 
-def test_a_graph_is_served_without_torch(tmp_path: Path) -> None:
+def test_a_torch_module_is_served_without_torch_or_onnx(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the torch extra")
-    from obil.serving.graph_scorer import GraphScorer
-    from tests.serving.networks import frozen
+    from obil.serving.onnx_scorer import OnnxScorer
+    from tests.serving.networks import exported
 
-    _, network, rows = frozen("mlp")
-    save(as_model(GraphScorer(network, "tanh", np.array([0.8, 0.2]))), tmp_path / "model")
+    _, network, rows = exported("mlp")
+    model = as_model(OnnxScorer(network, "tanh", np.array([0.8, 0.2])))
+    save(model, tmp_path / "model")
     told = served(tmp_path / "model", rows, tmp_path)
     assert told["heavy"] == []
     assert told["n"] == len(rows)
+    assert np.array(told["log_ratios"]).tobytes() == model.log_ratios(rows)[:, 1:].tobytes()

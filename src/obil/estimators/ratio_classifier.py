@@ -1,5 +1,8 @@
 """Wrap any classifier so that it gives calibrated likelihood ratios, at whatever balance it was trained."""
 
+import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +22,7 @@ from obil.calibration.linear import SLOPE_SD
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_mixin import RatioMixin, class_prior
 from obil.serving.holdout import Holdout
+from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
 from obil.serving.ratio_model import RatioModel, View
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
 
@@ -167,6 +171,27 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         model.model_ = model._calibrated_model(
             scorer, scorer.scores(values), numbers, weights, prior, slope_sd=slope_sd
         )
+        return model
+
+    @classmethod
+    def from_onnx(
+        cls, path: str | os.PathLike[str], X: Any, y: npt.ArrayLike, *, kind: str = "auto", **settings: Any
+    ) -> Self:
+        """Calibrate a classifier that is only an ONNX file, on held-out rows; ONNX Runtime then serves it.
+
+        The file takes rows as float32 or int64 and gives probabilities or logits: one column for the second class, or
+        one per class in sorted order. Labels may stand beside them, as in scikit-learn exports without ZipMap. `kind`
+        and `settings` are those of `from_scores`.
+
+        >>> model = RatioClassifier.from_onnx("fraud.onnx", X_held_out, y_held_out)  # doctest: +SKIP
+        """
+        network = OnnxNetwork.read(Path(path))
+        outputs, kind = class_outputs(network, X, kind)
+        model = cls.from_scores(outputs, y, kind=kind, **settings)
+        reader = model.model_.scorer
+        assert isinstance(reader, ColumnScorer)  # what `from_scores` makes
+        scorer = OnnxScorer(network, reader.kind, reader.training_prior, reader.floor)
+        model.model_ = replace(model.model_, scorer=scorer)
         return model
 
     def _check_rows(self, X: Any) -> Any:

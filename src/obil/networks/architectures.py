@@ -1,7 +1,7 @@
 """Networks for images, texts and graphs, small and real: each gives the pre-activations that a head reads.
 
 With `n_outputs=1` an architecture gives (n,), for a tanh head; else (n, n_outputs), for softmax or one-vs-rest.
-All of them can be frozen (`obil.networks.freeze`), and served without torch.
+All of them can be exported (`obil.networks.onnx_export`) and served by ONNX Runtime, without torch.
 """
 
 from collections.abc import Sequence

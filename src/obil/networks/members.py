@@ -1,4 +1,4 @@
-"""Fit one network on one associated problem and freeze it; tell how it scores rows it has not seen."""
+"""Fit one network on one associated problem: arrays or an ONNX graph serve it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from torch import Tensor, nn
 
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.networks.freeze import freeze
 from obil.networks.losses import BinaryLoss, CategoricalLoss, named_loss
 from obil.networks.mc_dropout import dropout_variance, has_dropout
 from obil.networks.mlp import MLP
+from obil.networks.onnx_export import export_onnx
 from obil.networks.settings import ModuleKind, NetworkKind
 from obil.networks.training import Loss, TrainingRows, reproducible, train
 from obil.resampling.associated import AssociatedProblem
 from obil.serving.dense_network import DenseScorer, as_matrix
 from obil.serving.features import FeatureMap
-from obil.serving.graph_scorer import GraphScorer
 from obil.serving.heads import scores_of_outputs
+from obil.serving.onnx_scorer import OnnxScorer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedNetwork:
     """What serves, and the module it was made from."""
 
-    scorer: DenseScorer | GraphScorer
+    scorer: DenseScorer | OnnxScorer
     network: nn.Module
     n_epochs: int
     log_odds_scale: float  # of the module's outputs against a tanh unit's
@@ -63,7 +63,7 @@ def fit_network(
     seed: int,
     after_epoch: Callable[[int], None] | None = None,
 ) -> FittedNetwork:
-    """Train a network of this kind on the problem's rows of X, (N, ...), and freeze it."""
+    """Train a network of this kind on the problem's rows of X, (N, ...), and make it ready to serve."""
     rng = np.random.default_rng(seed)
     with reproducible(seed):
         inputs = inputs_of(X, features)
@@ -86,10 +86,10 @@ def fit_network(
             problem.training_prior_at(loss.negative_weight) if isinstance(loss, BinaryLoss) else problem.training_prior
         )
         if features is not None and isinstance(network, MLP):
-            scorer: DenseScorer | GraphScorer = DenseScorer(features, network.frozen(scale=scale), head, training_prior)
+            scorer: DenseScorer | OnnxScorer = DenseScorer(features, network.frozen(scale=scale), head, training_prior)
         else:
-            frozen = freeze(_Scaled(network, scale) if scale != 1.0 else network, inputs[problem.rows[:2]])
-            scorer = GraphScorer(frozen, head, training_prior)
+            scaled = _Scaled(network, scale) if scale != 1.0 else network
+            scorer = OnnxScorer(export_onnx(scaled, inputs[problem.rows[:2]]), head, training_prior)
     return FittedNetwork(scorer, network, n_epochs, scale)
 
 

@@ -13,22 +13,18 @@ from obil.serving.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.estimator_file import read_estimator, write_estimator
 from obil.serving.features import FeatureMap
-from obil.serving.graph_scorer import GraphScorer
+from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.trees import TreeScorer
 
 Arrays = dict[str, npt.NDArray[Any]]
 MOST_MEMBERS = 10_000
 # scorers that tell everything about themselves as JSON values and arrays
-_PLAIN: dict[str, type[DenseScorer] | type[TreeScorer] | type[GraphScorer]] = {
-    "network": DenseScorer,
-    "trees": TreeScorer,
-    "graph": GraphScorer,
-}
+_PLAIN: dict[str, type[DenseScorer] | type[TreeScorer]] = {"network": DenseScorer, "trees": TreeScorer}
 
 
 def write_scorer(scorer: Scorer, name: str, folder: Path, arrays: Arrays, *, file: str | None = None) -> dict[str, Any]:
-    """Return what JSON keeps of a scorer; its arrays are added under `name`, an estimator gets a file of its own."""
+    """Return what JSON keeps of a scorer; arrays are added under `name`, foreign models get their own file."""
     if isinstance(scorer, EstimatorScorer):
         file = f"{name}.skops" if file is None else file
         write_estimator(scorer.estimator, folder / file)
@@ -36,6 +32,10 @@ def write_scorer(scorer: Scorer, name: str, folder: Path, arrays: Arrays, *, fil
         return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
     if isinstance(scorer, ColumnScorer):
         kind = {"kind": "column", "score": scorer.kind}
+        return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
+    if isinstance(scorer, OnnxScorer):
+        (folder / f"{name}.onnx").write_bytes(scorer.network.content)
+        kind = {"kind": "onnx", "file": f"{name}.onnx", "head": scorer.head}
         return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
     if isinstance(scorer, EnsembleScorer):
         return _write_ensemble(scorer, name, folder, arrays)
@@ -69,6 +69,8 @@ def read_scorer(
         raise ModelFileError(f"the floor of a model's probabilities lies in [0, .5], got {floor!r}")
     if kind == "column" and saved["score"] in ("probability", "margin"):
         return ColumnScorer(saved["score"], prior, floor)
+    if kind == "onnx":
+        return OnnxScorer(OnnxNetwork.read(folder / Path(saved["file"]).name), str(saved["head"]), prior, floor)
     if kind == "estimator" and saved["method"] in ("predict_proba", "decision_function"):
         estimator = read_estimator(folder / Path(saved["file"]).name, trusted=trusted)
         width = saved["n_features"]
