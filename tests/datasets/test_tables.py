@@ -44,7 +44,7 @@ def test_encodings_and_gzip_are_found_from_the_content(tmp_path: Path, encoding:
     assert frame["straße"].tolist() == ["Zürich", "Köln"]
     assert frame["größe"].tolist() == [1.5, 2.5]
     ((rows, n_rows),) = iter_table(path, chunk_rows=10, types={"größe": "number", "straße": "text"})
-    pd.testing.assert_frame_equal(rows, frame)
+    pd.testing.assert_frame_equal(pd.DataFrame(rows), frame)
     assert n_rows == 2
 
 
@@ -106,7 +106,8 @@ def test_excels_separator_line_blank_lines_and_a_last_delimiter_are_no_rows_and_
     frame = read(content)
     assert frame.to_dict("list") == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
     chunks = iter_table(io.BytesIO(content.encode()), chunk_rows=9, types={"a": "number", "b": "number"})
-    pd.testing.assert_frame_equal(pd.concat([rows for rows, _ in chunks], ignore_index=True), frame)
+    rows = pd.concat([pd.DataFrame(chunk) for chunk, _ in chunks], ignore_index=True)
+    pd.testing.assert_frame_equal(rows, frame)
 
 
 def test_the_target_helps_to_find_the_delimiter() -> None:
@@ -231,7 +232,7 @@ def test_whatever_a_table_holds_both_readers_agree(rows: list[tuple[str, str]], 
     pd.DataFrame(rows, columns=["a", "b"]).to_csv(text, sep=delimiter, index=False, quoting=csv.QUOTE_ALL)
     content = text.getvalue().encode()
     whole = read(content, text=["a", "b"], delimiter=delimiter)
-    chunks = [chunk for chunk, _ in iter_table(io.BytesIO(content), chunk_rows=3, delimiter=delimiter)]
+    chunks = [pd.DataFrame(chunk) for chunk, _ in iter_table(io.BytesIO(content), chunk_rows=3, delimiter=delimiter)]
     pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
     assert len(whole) == len(rows)
 

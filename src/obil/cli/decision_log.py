@@ -32,7 +32,7 @@ def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
     return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
 
 
-def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Return the cells of each decision, kept ones last; numbers are written so that they read back exactly.
 
     Two classes show the positive one, so that `log_ratio > threshold` is the alert.
@@ -43,21 +43,16 @@ def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[list[A
         posteriors, priors = posteriors[:, [shown]], priors[:, [shown]]
         ratios = ratios[:, [1]] if shown == 1 else -ratios[:, [1]]
     numbers = np.concatenate([posteriors, priors, ratios], axis=1) + 0.0  # -0.0 has a sign that says nothing
-    thresholds = [""] * len(decisions) if decisions.thresholds is None else decisions.thresholds.tolist()
-    columns = zip(
+    columns = [
         decisions.ids,
         decisions.labels.tolist(),
-        numbers.tolist(),
-        thresholds,
-        decisions.trusted.tolist(),
-        decisions.reachable.tolist(),
-        zip(*kept, strict=True) if kept else [()] * len(decisions),
-        strict=True,
-    )
-    return [
-        [row, label, *values, threshold, int(trusted), int(reachable), *map(_cell, others)]
-        for row, label, values, threshold, trusted, reachable, others in columns
+        *numbers.T.tolist(),
+        [""] * len(decisions) if decisions.thresholds is None else decisions.thresholds.tolist(),
+        decisions.trusted.astype(int).tolist(),
+        decisions.reachable.astype(int).tolist(),
+        *(map(_cell, cells) for cells in kept),
     ]
+    return list(zip(*columns, strict=True))
 
 
 class DecisionLog:

@@ -57,8 +57,8 @@ def predict(
     """Write the log ratio, the posterior and the decision of each row, all at one prior."""
     with one_line_errors():
         from obil.errors import InvalidInputError
-        from obil.estimators.table_fit import class_place
         from obil.online.online_classifier import OnlineClassifier
+        from obil.serving.ratio_model import class_named
         from obil.trackers import FixedPrior
 
         kept = names_of(keep)
@@ -71,7 +71,7 @@ def predict(
                 f"costs and policies of {fitted.n_classes} classes speak of one: give --positive, one of "
                 f"{fitted.classes_.tolist()!r:.200}"
             )
-        label = None if positive is None else fitted.classes_[class_place(positive, fitted.classes_)]
+        label = None if positive is None else fitted.classes_[class_named(positive, fitted.classes_)]
         start = None if prior is None else fitted.as_prior(stated_prior(prior, fitted, label))
         online = OnlineClassifier(
             fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0

@@ -50,7 +50,12 @@ def stream(
         ),
     ] = 0,
     trust: Trust = None,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Rows between two states written.")] = 1_000,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Rows between two states written; 1,000 of standard input, 20,000 of a file if not given."
+        ),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="The input goes on where it stopped (after a header): skip no rows.")
     ] = False,
@@ -92,7 +97,8 @@ def stream(
             fingerprint=digest((model / MANIFEST).read_bytes()),
             keep=kept,
             decided=[0] * fitted.n_classes,
-            every=checkpoint_every,
+            # the rows after a state can be read again from a file, from a pipe they may be gone
+            every=checkpoint_every or (1_000 if str(data) == "-" else 20_000),
         )
         log.check(saved, overwrite=overwrite)
         if saved is not None:
@@ -131,11 +137,11 @@ def _require_paths(data: Path, out: Path | None, state: Path | None) -> None:
 def _positive_class(text: str | None, model: "RatioModel", *, costs_or_policy: bool) -> Any:
     """Return the user's own label for the class that --positive names."""
     from obil.errors import InvalidInputError
-    from obil.estimators.table_fit import class_place
+    from obil.serving.ratio_model import class_named
 
     names = model.classes_.tolist()
     if text is not None:
-        return names[class_place(text, model.classes_)]
+        return names[class_named(text, model.classes_)]
     if len(names) > 2 and costs_or_policy:
         raise InvalidInputError(
             f"costs and policies of {len(names)} classes speak of one: --positive, of {names!r:.200}"

@@ -59,7 +59,7 @@ def load_model(folder: Path, trust: Sequence[str] | None) -> "RatioModel":
 def stated_prior(text: str, model: "RatioModel", positive: Any) -> Any:
     """Return the prior that `--prior` states: `.02` of the positive class, or `a=.7,b=.2,c=.1`."""
     from obil.errors import InvalidInputError
-    from obil.estimators.table_fit import class_place
+    from obil.serving.ratio_model import class_named
 
     names = model.classes_.tolist()
     parts = [part.rpartition("=") for part in text.split(",")]
@@ -69,7 +69,7 @@ def stated_prior(text: str, model: "RatioModel", positive: Any) -> Any:
         raise InvalidInputError(f"--prior must be a number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}") from None
     if all(equals for _, equals, _ in parts):
         return dict(
-            zip([names[class_place(name.strip(), model.classes_)] for name, _, _ in parts], shares, strict=True)
+            zip([names[class_named(name.strip(), model.classes_)] for name, _, _ in parts], shares, strict=True)
         )
     if len(parts) > 1 and len(names) == 2:
         raise InvalidInputError(f"--prior must be one number such as .02, or a=.7,b=.3, got {text!r:.40}")

@@ -96,16 +96,3 @@ def require_columns(wanted: Collection[str], names: Sequence[str], *, table: str
     meant = f" (is it {close[0]!r}?)" if close else ""
     shown = ", ".join(texts[:20]) + (f" and {len(texts) - 20} more" if len(texts) > 20 else "")
     raise InvalidInputError(f"{table} must have a column {missing[0]!r}{meant}, got the columns: {shown}")
-
-
-def require_width(cells: Sequence[str], names: Sequence[str], *, line: int, table: str) -> None:
-    """Refuse a row with too few or too many fields."""
-    if len(cells) != len(names):
-        raise InvalidInputError(
-            f"every row must have the header's {len(names)} fields, got {len(cells)} in line {line} of {table}"
-        )
-
-
-def is_blank(cells: Sequence[str]) -> bool:
-    """Return whether a record is an empty line."""
-    return not cells or (len(cells) == 1 and not cells[0].strip())

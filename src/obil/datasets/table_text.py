@@ -12,7 +12,7 @@ from obil.errors import InvalidInputError
 
 TableSource: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
-BLOCK_BYTES = 1 << 16
+BLOCK_BYTES = 1 << 19
 GZIP = b"\x1f\x8b"
 PARQUET = b"PAR1"
 _NOT_TEXT = {

@@ -1,11 +1,10 @@
 """Read a table as people keep them: any common delimiter, decimal mark, encoding or compression."""
 
-import csv
 import importlib
 import io
 import re
-from collections.abc import Collection, Iterator
-from itertools import islice
+from collections.abc import Collection
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from obil.datasets import table_cells, table_text
+from obil.datasets.table_records import RecordReader
 from obil.datasets.table_stream import iter_table
 from obil.datasets.table_text import TableSource
 from obil.errors import InvalidInputError
 
 __all__ = ["TableSource", "iter_table", "read_table", "split_labels"]
 
-_SNIFFED_LINES = 30
-_CHUNK_ROWS = 20_000
+_PIECE = 1 << 20  # characters parsed at a time: cells take much more memory than codes
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:[.,]\d{3})+")
 
 
@@ -123,43 +122,21 @@ def _read_columns(
     source: TableSource, name: str, *, wanted: Collection[str], delimiter: str | None, encoding: str | None
 ) -> tuple[dict[str, _Column], str]:
     """Return the columns of delimited text, and its delimiter."""
-    lines = io.StringIO("".join(table_text.text_blocks(source, encoding=encoding, name=name)), newline="")
-    first_lines = list(islice((line for line in lines if line.strip()), _SNIFFED_LINES))
-    stated = table_cells.separator_line(first_lines[0]) if first_lines else None
-    n_stated = 0 if stated is None else 1
-    mark = delimiter or stated or table_cells.sniff_delimiter(first_lines, names=wanted)
-    if len(first_lines) == n_stated:
+    reader = RecordReader(name, delimiter=delimiter, wanted=wanted)
+    text = "".join(table_text.text_blocks(source, encoding=encoding, name=name))
+    pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
+    columns: dict[str, _Column] = {}
+    for records in map(reader.push, chain(pieces, [None])):
+        if records.error is not None:
+            raise records.error
+        columns = columns or {column: _Column() for column in reader.names}
+        for column, cells in zip(columns.values(), zip(*records.cells, strict=True), strict=False):  # maybe no record
+            column.extend(cells)
+    if not columns:
         raise InvalidInputError(f"a table must have a header and rows, got an empty file: {name}")
-
-    lines.seek(0)
-    records = _records(lines, mark, name)
-    for _ in range(n_stated):
-        next(records)
-    names = table_cells.column_names(next(records)[1], table=name)
-    columns = [_Column() for _ in names]
-    while rows := list(islice(records, _CHUNK_ROWS)):
-        for line, cells in rows:
-            table_cells.require_width(cells, names, line=line, table=name)
-        for column, values in zip(columns, zip(*(cells for _, cells in rows), strict=True), strict=True):
-            column.extend(values)
-    if not columns[0].texts:
+    if not next(iter(columns.values())).texts:
         raise InvalidInputError(f"a table must have a row below its header, got none in {name}")
-    return dict(zip(names, columns, strict=True)), mark
-
-
-def _records(lines: io.StringIO, delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record that is not blank with the line it starts in."""
-    reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
-    start = 1
-    try:
-        for cells in reader:
-            if not table_cells.is_blank(cells):
-                yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise InvalidInputError(
-            f"fields must be well quoted and not endless, got {error} in line {start} of {name}"
-        ) from None
+    return columns, reader.delimiter
 
 
 def _typed(columns: dict[str, _Column], delimiter: str, *, decimal: str | None, text: Collection[str]) -> pd.DataFrame:

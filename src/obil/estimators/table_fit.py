@@ -15,7 +15,7 @@ from obil.estimators.named_models import named_model
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.serving.columns import MOST_LEVELS, Column, ColumnEncoder
-from obil.serving.ratio_model import RatioModel, labels_to_numbers
+from obil.serving.ratio_model import RatioModel, class_named, labels_to_numbers
 
 MOST_CLASSES = 50
 
@@ -156,21 +156,8 @@ def ordered_classes(labels: npt.NDArray[Any], positive: str | None = None) -> np
             f"a positive class is for two classes, got {len(classes)}: {classes.tolist()!r:.80}; leave it out here and "
             "give it when deciding"
         )
-    place = class_place(positive, classes)
+    place = class_named(positive, classes)
     return classes[[1 - place, place]]
-
-
-def class_place(text: str, classes: npt.NDArray[Any]) -> int:
-    """Return which of the classes a text names.
-
-    >>> class_place("1.0", np.array([0, 1]))
-    1
-    """
-    names = classes.tolist()
-    for place, name in enumerate(names):
-        if str(name) == text or (not isinstance(name, str | bool) and _is_number(text) and float(text) == name):
-            return place
-    raise InvalidInputError(f"the positive class must be one of {names!r:.200}, got {text!r:.40}")
 
 
 def learn_columns(features: pd.DataFrame) -> tuple[ColumnEncoder, tuple[str, ...]]:
@@ -227,14 +214,6 @@ def _why_not(values: "pd.Series[Any]", column: Column) -> str | None:
     if distinct > MOST_LEVELS and 2 * distinct > len(present):
         return f"it holds {distinct} different words in {len(present)} rows"
     return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _first_line(message: object) -> str:

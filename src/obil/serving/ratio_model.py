@@ -12,7 +12,7 @@ from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
-from obil.serving.columns import ColumnEncoder
+from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
 from obil.serving.holdout import Holdout
 from obil.serving.scorers import Scorer
 from obil.serving.tracker_advice import TrackerAdvice
@@ -149,10 +149,12 @@ class RatioModel:
             and X.shape[1] == self.scorer.n_features
         ):
             return X
-        if self.encoder is not None and (hasattr(X, "columns") or isinstance(X, Mapping)):
-            return self.encoder.encode(X)
-        if hasattr(X, "columns") and self.feature_names is not None:
-            return _by_name(X, self.feature_names)
+        if is_table(X):
+            if self.encoder is not None:
+                return self.encoder.encode(X)
+            if self.feature_names is not None:
+                return _by_name(X, self.feature_names)
+            X = X if hasattr(X, "iloc") else np.stack([column_values(X, name) for name in column_names(X)], axis=1)
         n_features = self.scorer.n_features
         if n_features is None:
             return X
@@ -202,14 +204,31 @@ def labels_to_numbers(labels: npt.ArrayLike, classes: npt.NDArray[Any]) -> npt.N
         raise InvalidInputError(f"the classes are {classes.tolist()}, got the label {unknown.args[0]!r:.80}") from None
 
 
+def class_named(text: str, classes: npt.NDArray[Any]) -> int:
+    """Return the number of the class that a text names.
+
+    >>> class_named("1.0", np.array([0, 1]))
+    1
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    names = classes.tolist()
+    for place, name in enumerate(names):
+        if str(name) == text or (not isinstance(name, str | bool) and name == number):
+            return place
+    raise InvalidInputError(f"{text!r:.40} is not one of the classes {names!r:.200}")
+
+
 def _by_name(table: Any, names: Sequence[str]) -> Any:
-    present = list(table.columns)
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise InvalidInputError(f"columns are missing: {', '.join(missing)}; there are {', '.join(map(str, present))}")
+    require_columns(names, table)
+    present = column_names(table)
     unknown = [str(name) for name in present if name not in set(names)]
     if unknown:
         raise InvalidInputError(f"columns are unknown to the model: {', '.join(unknown)}; it has {', '.join(names)}")
+    if not hasattr(table, "iloc"):
+        return _with_names({name: column_values(table, name) for name in names}, names)
     return table if present == list(names) else table[list(names)]
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,8 +63,9 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file at `path`: at any moment, a crash included, it is the old one or the new one."""
-    record = {"kind": KIND, "format": FORMAT, **asdict(checkpoint)}
-    text = json.dumps(record | {"checksum": _checksum(record)}, allow_nan=False) + "\n"
+    record = {"kind": KIND, "format": FORMAT} | {one.name: getattr(checkpoint, one.name) for one in fields(checkpoint)}
+    text = _text(record)
+    text = f'{text[:-1]}, "checksum": "{_sha256(text)}"}}\n'
     aside = path.with_name(path.name + ".tmp")  # always the same name, so that a crash leaves at most one behind
     with aside.open("wb") as file:
         file.write(text.encode())
@@ -90,7 +91,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise InvalidStateError(f"{path} has format {record.get('format')!r:.20}, this version reads {FORMAT}")
     checksum = record.pop("checksum", None)
     try:
-        if checksum != _checksum(record):
+        if checksum != _sha256(_text(record)):
             raise InvalidStateError("its checksum is wrong")
         names = [field.name for field in fields(Checkpoint)]
         if set(record) != {"kind", "format", *names}:
@@ -150,8 +151,12 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _checksum(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+def _text(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True, allow_nan=False)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_count(value: object) -> bool:
