@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 import obil
 from obil.cli.main import app
 from obil.online.batch_invariant_scores import batch_invariant_scores
-from obil.online.state.checkpoint import _checksum
+from obil.online.state.checkpoint import _sha256, _text
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
 
@@ -465,7 +465,7 @@ def resealed(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes
         record = json.loads(text)
         record.pop("checksum")
         change(record)
-        return json.dumps(record | {"checksum": _checksum(record)}).encode()
+        return json.dumps(record | {"checksum": _sha256(_text(record))}).encode()
 
     return damage
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from obil.service.storage.api_keys import KeyRecord
     from obil.service.storage.store import Store
 
-keys = typer.Typer(help="Add, list and revoke the API keys of a service.", no_args_is_help=True)
+keys = typer.Typer(help="Add, list and revoke the API keys of a service.", no_args_is_help=True, add_completion=False)
 
 StoreUrl = Annotated[
     str,

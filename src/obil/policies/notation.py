@@ -1,26 +1,21 @@
-"""Read a policy back from JSON, or from a word on the command line."""
+"""Read a policy back from JSON, or from its name on the command line."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from obil import policies
 from obil.bayes.costs import EQUAL_COSTS, Costs
 from obil.errors import InvalidInputError
-from obil.policies.alert_budget import AlertBudget
-from obil.policies.cost_policy import CostPolicy
-from obil.policies.fbeta_policy import FBetaPolicy
-from obil.policies.gmean_policy import GMeanPolicy
 from obil.policies.policy import Policy
-from obil.policies.precision_floor import PrecisionFloor
-from obil.policies.recall_floor import RecallFloor
 
-# name -> its one setting, if it has one, and how to build it
-_SETTING: dict[str, tuple[str, Callable[..., Policy]]] = {
-    FBetaPolicy.name: ("beta", FBetaPolicy),
-    RecallFloor.name: ("recall", RecallFloor),
-    PrecisionFloor.name: ("precision", PrecisionFloor),
-    AlertBudget.name: ("rate", AlertBudget),
+# name -> its class, imported when it is asked for, and its one setting
+_SETTING = {
+    "fbeta": ("FBetaPolicy", "beta"),
+    "recall": ("RecallFloor", "recall"),
+    "precision": ("PrecisionFloor", "precision"),
+    "budget": ("AlertBudget", "rate"),
 }
-_NAMES = sorted([*_SETTING, CostPolicy.name, GMeanPolicy.name])
+_NAMES = sorted([*_SETTING, "cost", "gmean"])
 
 TEXT_CHOICES = "cost, f1, fbeta:2, gmean, recall:0.9, precision:0.8, budget:0.01"
 
@@ -37,16 +32,16 @@ def policy_from_json(record: Mapping[str, Any]) -> Policy:
     name = settings.pop("name", None)
     if not isinstance(name, str) or name not in _NAMES:
         raise InvalidInputError(f"a policy is named one of {', '.join(_NAMES)}, got {name!r:.40}")
-    if name == CostPolicy.name:
-        return CostPolicy.from_json(settings)
-    expected = [_SETTING[name][0]] if name in _SETTING else []
+    if name == "cost":
+        return policies.CostPolicy.from_json(settings)
+    expected = [_SETTING[name][1]] if name in _SETTING else []
     if list(settings) != expected:
         raise InvalidInputError(f"the policy {name!r} holds the settings {expected}, got {list(settings)!r:.80}")
-    return _SETTING[name][1](**settings) if expected else GMeanPolicy()
+    return _build(name, **settings) if expected else policies.GMeanPolicy()
 
 
 def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
-    """Return the policy that a word such as "f1" or "precision:0.8" names; "cost" takes `costs`.
+    """Return the policy that a text such as "f1" or "precision:0.8" names; "cost" takes `costs`.
 
     >>> policy_from_text("f1")
     FBetaPolicy(beta=1.0)
@@ -55,9 +50,10 @@ def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
     """
     name, colon, value = text.strip().lower().partition(":")
     if not colon:
-        plain: dict[str, Policy] = {"cost": CostPolicy(costs), "f1": FBetaPolicy(), "gmean": GMeanPolicy()}
-        if name in plain:
-            return plain[name]
+        if name == "cost":
+            return policies.CostPolicy(costs)
+        if name in ("f1", "gmean"):
+            return policies.FBetaPolicy() if name == "f1" else policies.GMeanPolicy()
         if name in _SETTING:
             raise InvalidInputError(
                 f"the policy {name!r} needs a number after a colon: {TEXT_CHOICES}; got {text!r:.40}"
@@ -68,4 +64,9 @@ def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
         number = float(value)
     except ValueError:
         raise InvalidInputError(f"after the colon comes a number: {TEXT_CHOICES}; got {text!r:.40}") from None
-    return _SETTING[name][1](number)
+    return _build(name, **{_SETTING[name][1]: number})
+
+
+def _build(name: str, **settings: Any) -> Policy:
+    policy: Policy = getattr(policies, _SETTING[name][0])(**settings)
+    return policy
