@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from obil import trackers
 from obil.arrays import FloatArray
 from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, SafeTracker, WindowEM
-from obil.trackers.restore import TRACKERS
+from obil.trackers.restore import NAMES as RESTORED
 from obil.trackers.tracker import CompiledTracker
 
 SIZES = (2, 3, 7)
+TRACKERS: dict[str, type[CompiledTracker]] = {name: getattr(trackers, name) for name in RESTORED}
 
 
 def confusion(n_classes: int) -> FloatArray:

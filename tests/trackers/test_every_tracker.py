@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.trackers import BayesBank
-from obil.trackers.restore import TRACKERS, restore_tracker
+from obil.trackers.restore import restore_tracker
 from obil.trackers.tracker import CompiledTracker
 from tests.trackers.cases import (
     CASES,
     NAMES,
+    TRACKERS,
     assert_in_simplex,
     class_of,
     start_prior,
