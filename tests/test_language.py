@@ -10,10 +10,10 @@ from tests.language import ALLOWED, _phrases, identifier_parts, missing_search_w
 MOST_LEFT = {
     "benchmarks": 6, "docs": 154, "examples": 7, "experiments": 337, "src/arrays": 1, "src/bayes": 2,
     "src/calibration": 45, "src/cli": 91, "src/datasets": 26, "src/estimators": 77, "src/evaluation": 144,
-    "src/monitor": 52, "src/networks": 20, "src/online": 210, "src/policies": 21, "src/resampling": 19,
+    "src/monitor": 52, "src/networks": 20, "src/online": 0, "src/policies": 21, "src/resampling": 19,
     "src/service": 229, "src/serving": 117, "src/spark": 32, "src/trackers": 125, "tests": 7, "tests/bayes": 6,
     "tests/calibration": 24, "tests/cli": 73, "tests/crash": 3, "tests/datasets": 21, "tests/estimators": 22,
-    "tests/evaluation": 43, "tests/experiments": 45, "tests/monitor": 17, "tests/networks": 18, "tests/online": 76,
+    "tests/evaluation": 43, "tests/experiments": 45, "tests/monitor": 17, "tests/networks": 18, "tests/online": 0,
     "tests/policies": 10, "tests/resampling": 8, "tests/service": 63, "tests/serving": 109, "tests/spark": 9,
     "tests/trackers": 52,
 }  # fmt: skip

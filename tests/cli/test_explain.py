@@ -46,7 +46,7 @@ def test_the_paragraph_is_that_of_the_stream(here: Path) -> None:
     said = obil("explain", "state.json", "--model", "model")
     assert said.exit_code == 0, said.output
     assert said.stdout == explain(facts_of(online), history).paragraph + "\n"
-    assert "The share of 'yes' rose from" in said.stdout
+    assert "The prevalence of 'yes' rose from" in said.stdout
     assert "since about row" in said.stdout
 
 
@@ -77,7 +77,7 @@ def test_the_state_of_obil_stream_is_read_too(here: Path) -> None:
     assert ran.exit_code == 0, ran.output
     said = obil("explain", "decisions.csv.state.json", "--model", "model")
     assert said.exit_code == 0, said.output
-    assert said.stdout.startswith("Nothing has changed in 200 rows: the share of 'yes' is")
+    assert said.stdout.startswith("Nothing has changed in 200 rows: the prevalence of 'yes' is")
 
 
 def test_a_state_without_a_history_is_explained_but_not_drawn(here: Path) -> None:

@@ -75,16 +75,19 @@ def test_a_curve_is_not_drawn_through_the_change_it_is_smoothed_apart_at() -> No
 
 def test_restarts_and_earlier_alarms_are_marked() -> None:
     facts, history = moved_stream(("ok", "fraud"))
-    watched = StreamHistory(2)
+    monitored = StreamHistory(2)
     for bucket in history.buckets():
-        watched.add(
-            np.tile(bucket.shares, (16, 1)), None, np.zeros(16, dtype=bool), log_evidence=[1.0] * len(watched.ends(16))
+        monitored.add(
+            np.tile(bucket.prevalence, (16, 1)),
+            None,
+            np.zeros(16, dtype=bool),
+            log_evidence=[1.0] * len(monitored.ends(16)),
         )
-    watch = MonitorFacts(600, 1.0, np.log(200.0), None, "No difference.")
+    monitor = MonitorFacts(600, 1.0, np.log(200.0), None, "No difference.")
     past = (MonitoringRun(700, None), MonitoringRun(1_000, 854))
-    again = replace(facts, watch=watch, monitoring_runs=past)
-    axes = change_figure(again, explain(again, watched), watched).axes[-1]
-    assert [text.get_text() for text in axes.texts] == ["alarm", "watched afresh"]
+    again = replace(facts, monitor=monitor, monitoring_runs=past)
+    axes = change_figure(again, explain(again, monitored), monitored).axes[-1]
+    assert [text.get_text() for text in axes.texts] == ["alarm", "restarted"]
     xs = [line.get_xdata()[0] for line in axes.lines]
     assert {700, 1_000, 854} <= set(xs)
     curves = [line.get_xdata() for line in axes.lines if len(line.get_xdata()) > 2]

@@ -1,4 +1,4 @@
-"""Models and streams that the tests of this folder share."""
+"""Models and streams for the tests of this folder."""
 
 import numpy as np
 

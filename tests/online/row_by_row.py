@@ -12,14 +12,14 @@ from obil.online.state.outcome_tally import OutcomeTally
 
 def add_row(
     history: StreamHistory,
-    shares: Sequence[float],
+    posterior: Sequence[float],
     threshold: float | None,
     alert: bool,
     *,
     log_evidence: float | None = None,
 ) -> None:
     """Add one row to a history in plain Python, sum by sum."""
-    history._sums = [total + share for total, share in zip(history._sums, shares, strict=True)]
+    history._sums = [total + one for total, one in zip(history._sums, posterior, strict=True)]
     if threshold is not None and -math.inf < threshold < math.inf:
         history._threshold_sum += threshold
         history._n_thresholds += 1
@@ -45,7 +45,7 @@ class RowByRow:
         alert: bool,
         log_evidence: float | None = None,
     ) -> None:
-        shares = posteriors_at(log_ratios[None], prior[None])[0]
+        posterior = posteriors_at(log_ratios[None], prior[None])[0]
         if self.positive is not None:
-            self.tally.add(shares[[self.positive]], [alert], priors=prior[[self.positive]])
-        add_row(self.history, shares.tolist(), threshold, alert, log_evidence=log_evidence)
+            self.tally.add(posterior[[self.positive]], [alert], priors=prior[[self.positive]])
+        add_row(self.history, posterior.tolist(), threshold, alert, log_evidence=log_evidence)

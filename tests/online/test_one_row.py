@@ -1,4 +1,4 @@
-"""One row comes in whatever form a caller has it, and a wrong one is told apart in words."""
+"""One row comes in whatever form a caller has it, and a wrong one is refused with the reason."""
 
 import numpy as np
 import pandas as pd

@@ -435,7 +435,7 @@ def test_nan_passes_where_the_model_takes_it() -> None:
     assert online.decide({"age": np.nan, "dose": 1.0}).label in (False, True)
 
 
-def test_a_table_with_words_is_encoded_the_same_way_in_one_row_and_in_many() -> None:
+def test_a_table_with_strings_is_encoded_alike_in_one_row_and_in_many() -> None:
     rows, labels = frame(200, 0)
     rows["ward"] = np.where(rows["age"] > 0.5, "north", "south")
     encoder = ColumnEncoder.fit(rows)
@@ -532,14 +532,14 @@ def test_exact_ratios_are_what_the_model_gives() -> None:
     assert np.abs(ratios - stream.log_ratios).max() < 0.9
 
 
-def test_a_mapping_of_numbers_and_words_is_scored_like_its_table() -> None:
+def test_a_mapping_of_numbers_and_strings_is_scored_like_its_table() -> None:
     rng = np.random.default_rng(7)
     table = pd.DataFrame(
         {"size": rng.normal(size=300), "ward": rng.choice(["a", "b"], 300), "visits": rng.integers(5, size=300)}
     )
     labels = (table["size"] + (table["ward"] == "b") + rng.normal(size=300) > 1.2).to_numpy()
-    words = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["ward"]), remainder="passthrough")
-    model = RatioClassifier(make_pipeline(words, LogisticRegression()), random_state=0).fit(table, labels)
+    strings = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["ward"]), remainder="passthrough")
+    model = RatioClassifier(make_pipeline(strings, LogisticRegression()), random_state=0).fit(table, labels)
     for row in range(5):
         online = OnlineClassifier(model)
         expected = online.decide(table.iloc[[row]]).log_ratios

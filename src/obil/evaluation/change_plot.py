@@ -54,7 +54,7 @@ def change_figure(facts: StreamFacts, report: ChangeReport, history: StreamHisto
     if not buckets:
         raise InvalidInputError("there is nothing to draw: the stream has no rows yet")
     with_threshold = any(bucket.threshold is not None for bucket in buckets)
-    with_evidence = facts.watch is not None and any(bucket.log_evidence is not None for bucket in buckets)
+    with_evidence = facts.monitor is not None and any(bucket.log_evidence is not None for bucket in buckets)
     heights = [2.0] + [1.0] * (with_threshold + with_evidence)
     figure = Figure(figsize=(9.0, 1.5 + 1.45 * sum(heights)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -93,7 +93,7 @@ def _draw_shares(
     reach = math.ceil(SMOOTHING * len(buckets)) if len(buckets) > 4 else 0
     top = 0.0
     for colour, k in zip(_curve_colours(), drawn, strict=False):
-        shares = np.array([bucket.shares[k] for bucket in buckets])
+        shares = np.array([bucket.prevalence[k] for bucket in buckets])
         curves = [_smoothed(shares[part], weights[part], reach) for part in parts]
         name = _short_name(facts.class_names[k])
         if k == subject:
@@ -176,33 +176,33 @@ def _draw_threshold(axes: Any, facts: StreamFacts, buckets: Sequence[Bucket], ro
 
 
 def _draw_evidence(axes: Any, facts: StreamFacts, buckets: Sequence[Bucket]) -> None:
-    watch = facts.watch
-    if watch is None:
+    monitor = facts.monitor
+    if monitor is None:
         return
     ends = np.array([bucket.first_row + bucket.n_rows for bucket in buckets])
     values = np.array([np.nan if bucket.log_evidence is None else bucket.log_evidence for bucket in buckets])
-    watch_of = np.searchsorted([past.ended_after for past in facts.monitoring_runs], ends)
-    for number in np.unique(watch_of):  # each watch has a curve of its own: what was known starts at nothing
-        axes.plot(ends[watch_of == number], values[watch_of == number], color=COLOURS[1], linewidth=1.8)
-    axes.axhline(watch.log_alarm, color=COLOURS[0], linewidth=1.2, linestyle="--")
+    run_of = np.searchsorted([past.ended_after for past in facts.monitoring_runs], ends)
+    for number in np.unique(run_of):  # each monitoring run has a curve of its own: its evidence starts at nothing
+        axes.plot(ends[run_of == number], values[run_of == number], color=COLOURS[1], linewidth=1.8)
+    axes.axhline(monitor.log_alarm, color=COLOURS[0], linewidth=1.2, linestyle="--")
     axes.annotate(
-        "alarm", (0.0, watch.log_alarm), xytext=(4, 3), textcoords="offset points", color=COLOURS[0], fontsize=9
+        "alarm", (0.0, monitor.log_alarm), xytext=(4, 3), textcoords="offset points", color=COLOURS[0], fontsize=9
     )
-    if watch.alarm_row is not None:
-        axes.plot([watch.alarm_row], [watch.log_alarm], marker="o", color=COLOURS[0], markersize=6.0)
+    if monitor.alarm_row is not None:
+        axes.plot([monitor.alarm_row], [monitor.log_alarm], marker="o", color=COLOURS[0], markersize=6.0)
     for past in facts.monitoring_runs:
         axes.axvline(past.ended_after, color=GREY, linewidth=1.2, linestyle="-.")
         if past.alarm_row is not None:
             axes.plot(
-                [past.alarm_row], [watch.log_alarm], marker="o", color=COLOURS[0], markersize=6.0, fillstyle="none"
+                [past.alarm_row], [monitor.log_alarm], marker="o", color=COLOURS[0], markersize=6.0, fillstyle="none"
             )
     if facts.monitoring_runs:
         axes.annotate(
-            "watched afresh", (facts.monitoring_runs[-1].ended_after, 1.0), xycoords=("data", "axes fraction"),
+            "restarted", (facts.monitoring_runs[-1].ended_after, 1.0), xycoords=("data", "axes fraction"),
             xytext=(4, -9), textcoords="offset points", color=GREY, fontsize=9,
         )  # fmt: skip
-    bottom = max(float(np.nanmin(values)), LOWEST_EVIDENCE * watch.log_alarm) - 0.5
-    top = min(max(1.2 * float(np.nanmax(values)), 1.3 * watch.log_alarm), HIGHEST_EVIDENCE * watch.log_alarm)
+    bottom = max(float(np.nanmin(values)), LOWEST_EVIDENCE * monitor.log_alarm) - 0.5
+    top = min(max(1.2 * float(np.nanmax(values)), 1.3 * monitor.log_alarm), HIGHEST_EVIDENCE * monitor.log_alarm)
     axes.set(ylabel="evidence of\nmore than shares", ylim=(min(bottom, -0.5), top))
     _odds_axis(axes)
 

@@ -14,7 +14,7 @@ _REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary
 
 
 def monitor_reference(model: RatioModel) -> MonitorReference:
-    """Return what the monitors of all streams of a model share; computed once, kept as long as the model is."""
+    """Return the common reference of all streams of a model; computed once, kept as long as the model is."""
     if model not in _REFERENCES:
         _REFERENCES[model] = MonitorReference.of(reference_sample(model), tolerance=MONITOR_TOLERANCE)
     return _REFERENCES[model]

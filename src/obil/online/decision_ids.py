@@ -64,13 +64,13 @@ def as_ids(ids: Iterable[Any]) -> Sequence[Id]:
     if isinstance(ids, range) and max(abs(ids.start), abs(ids.stop)) < LARGEST_RANGE:
         return ids
     if isinstance(ids, str | bytes | Mapping):
-        raise InvalidInputError(f"ids must be a sequence with one id a row, got {shown(ids, 80)}")
+        raise InvalidInputError(f"ids must be a sequence with one id per row, got {shown(ids, 80)}")
     if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iuU":  # dates would become numbers
         ids = ids.tolist()
     try:
         names: list[Any] = list(ids)
     except (TypeError, OverflowError):
-        raise InvalidInputError(f"ids must be a sequence with one id a row, got {shown(ids, 80)}") from None
+        raise InvalidInputError(f"ids must be a sequence with one id per row, got {shown(ids, 80)}") from None
     kinds = set(map(type, names))
     if kinds == {int} and min(names) > -LARGEST_ID and max(names) < LARGEST_ID:
         return names
@@ -79,7 +79,7 @@ def as_ids(ids: Iterable[Any]) -> Sequence[Id]:
     return [as_id(name) for name in names]
 
 
-def as_id(id: Any) -> Id:  # noqa: A002  # the word users know
+def as_id(id: Any) -> Id:  # noqa: A002  # the name users know
     """Return an id as a plain whole number or text: what comes back from JSON as it was.
 
     >>> as_id(np.int64(7)), as_id("order 7")

@@ -25,4 +25,5 @@ def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
     scores = fitted.scores(X)
     found = estimate_from_rows(fitted.calibrated(scores), level=level)
     spread = estimate_variance(fitted.calibrator, scores, lambda ratios: estimate_from_rows(ratios).prior)
-    return PriorEstimate(found.prior, widen(found.prior, found.interval, spread, level=level), level, found.n_rows)
+    interval = widen(found.prior, found.interval, spread, level=level)
+    return PriorEstimate(found.prior, interval, level, found.n_rows, tuple(fitted.classes_.tolist()))

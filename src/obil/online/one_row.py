@@ -38,4 +38,4 @@ def _table_of_one(x: Mapping[str, Any], model: RatioModel) -> Any:
             (missing, "missing"), (unknown, "not among them"),
         ) if found]  # fmt: skip
         raise InvalidInputError(f"a row must have the model's columns and no others, got {' and '.join(parts)}")
-    return [[x[name] for name in names]]  # plain values: an array would turn numbers beside a word into words
+    return [[x[name] for name in names]]  # plain values: an array would turn numbers beside a string into strings

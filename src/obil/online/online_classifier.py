@@ -19,10 +19,10 @@ from obil.online.labels.label_ledger import Arrived, LabelLedger, Remembered
 from obil.online.labels.one_class_labels import OneClass, OneClassLabels
 from obil.online.labels.unlabeled import unlabeled_class
 from obil.online.one_row import one_row
+from obil.online.reports.change_text import prior_text
 from obil.online.reports.explain import ChangeReport, explain
 from obil.online.reports.monitoring_runs import MonitoringRun, with_ended
 from obil.online.reports.performance_report import PerformanceReport, performance_report, with_calibration_spread
-from obil.online.reports.prior_text import in_short
 from obil.online.reports.stream_facts import facts_of
 from obil.online.state.history import StreamHistory, update_monitor
 from obil.online.state.outcome_tally import OutcomeTally
@@ -115,7 +115,7 @@ class OnlineClassifier:
         self._writer = WriterLock()
 
     def __repr__(self) -> str:
-        prior = in_short(self._model.classes_.tolist(), self.prior)
+        prior = prior_text(self._rule.labels, self.prior)
         known = f"{self._rows:,} rows, prior {prior}, {self._ledger.counts.labelled:,} labels"
         return f"OnlineClassifier({known}, {type(self._tracker).__name__}, {'' if self.trusted else 'not '}trusted)"
 
@@ -208,7 +208,7 @@ class OnlineClassifier:
 
     @property
     def label_counts(self) -> LabelCounts:
-        """How many decisions have got a label, wait for one, ..., and how many labels matched none."""
+        """How many decisions are labelled or wait for a label, and how many labels matched no decision."""
         return self._ledger.counts
 
     @property
@@ -268,7 +268,7 @@ class OnlineClassifier:
         chosen: npt.NDArray[Any] = self.classes_[self._rule.decide(ratios, self._tracker.priors_for(ratios)).numbers]
         return chosen
 
-    def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the word users know
+    def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the name users know
         """Decide one row, then update the prior with it."""
         with self._writer:
             scores = self._model.score(one_row(x, self._model))
@@ -291,7 +291,7 @@ class OnlineClassifier:
             ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
             return self._decide_rows(ratios, None if views is None else np.asarray(views, dtype=np.float64), ids)
 
-    def feedback(self, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002  # the word users know
+    def feedback(self, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002  # the name users know
         """Learn the true label of a decision, one of `classes_`; return whether the decision is known.
 
         `propensity` is the probability that this label was asked for: 1 where all are checked, .02 for an audit of
@@ -308,7 +308,7 @@ class OnlineClassifier:
                 self._learn(arrived)
             return True
 
-    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the word users know
+    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the name users know
         """Return the row of a decision that is still remembered."""
         with self._writer.waiting():
             return self._ledger.row_of(id)

@@ -1,8 +1,10 @@
 """Say what the prior of a batch is, and how sure that is."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from obil.arrays import FloatArray
+from obil.readable import Table, as_html, as_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,3 +21,19 @@ class PriorEstimate:
     interval: FloatArray  # (K, 2) lower and upper ends
     level: float
     n_rows: int
+    classes: tuple[Any, ...] = ()  # (K,) the user's own; none where they are not known
+
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> Table:
+        names = self.classes or range(len(self.prior))
+        rows = [
+            (f"{name!s:.60}", f"{prior:.4g}", f"{low:.4g} to {high:.4g}")
+            for name, prior, (low, high) in zip(names, self.prior.tolist(), self.interval.tolist(), strict=True)
+        ]
+        title = f"Class prior of {self.n_rows:,} rows"
+        return Table(title, ("class", "prior", f"{100 * self.level:.3g} % interval"), rows)

@@ -101,7 +101,7 @@ def test_a_label_of_no_class_is_refused_and_nothing_changes(model: RatioModel, b
     assert state_of(online) == before
 
 
-def test_silence_counts_as_negative_after_the_horizon_alike_in_any_cut(model: RatioModel) -> None:
+def test_a_missing_label_counts_as_negative_after_the_horizon_alike_in_any_cut(model: RatioModel) -> None:
     stream = drawn(400, 0.3, 4)
     settings = {"horizon": 100, "unlabeled_as": "negative"}
     many, single = OnlineClassifier(model, **settings), OnlineClassifier(model, **settings)
@@ -125,7 +125,7 @@ def test_silence_counts_as_negative_after_the_horizon_alike_in_any_cut(model: Ra
 
 
 @pytest.mark.parametrize(("unlabeled_as", "message"), [("never", "unlabeled_as"), (3, "unlabeled_as")])
-def test_silence_must_mean_a_class(model: RatioModel, unlabeled_as: object, message: str) -> None:
+def test_unlabeled_as_must_be_a_class(model: RatioModel, unlabeled_as: object, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         OnlineClassifier(model, unlabeled_as=unlabeled_as)
 
@@ -136,11 +136,11 @@ def test_the_monitor_marks_decisions_from_its_alarm_on(model: RatioModel) -> Non
     assert calm.trusted.all()
     assert online.trusted
     moved = online.decide_many(drawn(4_000, 0.1, 6).features - 1.0)
-    watch = online.monitor
-    assert watch is not None
-    assert watch.alarm_row is not None
+    monitor = online.monitor
+    assert monitor is not None
+    assert monitor.alarm_row is not None
     assert not online.trusted
-    assert moved.trusted.sum() == watch.alarm_row - 2_000
+    assert moved.trusted.sum() == monitor.alarm_row - 2_000
     assert not online.performance().now.trusted
     assert not online.decide(np.zeros(6)).trusted
 
@@ -164,7 +164,7 @@ def test_performance_is_near_the_truth_where_confidence_is_not(model: RatioModel
     assert labelled.source == "labels"
 
 
-def test_performance_needs_a_class_to_speak_of() -> None:
+def test_performance_needs_a_positive_class() -> None:
     triangle = GaussianClasses(np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]]), np.eye(2))
     stream = triangle.draw(np.tile([0.6, 0.3, 0.1], (900, 1)), random_state=0)
     many = RatioClassifier.from_scores(stream.log_ratios, stream.labels, kind="margin")
@@ -193,7 +193,7 @@ def test_a_new_model_keeps_what_labels_taught_and_gets_a_new_monitor(model: Rati
     online.decide_many(stream.features[:10])
 
 
-def test_silence_does_not_let_positives_count_before_negatives() -> None:
+def test_missing_labels_do_not_let_positives_count_before_negatives() -> None:
     """Fraud is reported 50 rows late, and nothing else ever: a steady stream must be decided as without labels."""
     training = drawn(4_000, 0.05, 10)
     model = RatioClassifier(LogisticRegression(), random_state=0).fit(training.features, NAMES[training.labels])

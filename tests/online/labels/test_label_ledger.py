@@ -216,7 +216,7 @@ def test_a_horizon_of_nothing_remembers_nothing() -> None:
     assert state_of(LabelLedger.from_state(ledger.state())) == state_of(ledger)
 
 
-def test_where_silence_means_a_class_every_row_is_given_out_once_oldest_first() -> None:
+def test_where_unlabeled_as_is_a_class_every_row_is_given_out_once_oldest_first() -> None:
     ledger, ratios = LabelLedger(2, horizon=10, unlabeled_as=0), ratios_of(100)
     left: list[Remembered] = []
     for first in range(0, 100, 4):
@@ -232,7 +232,7 @@ def test_where_silence_means_a_class_every_row_is_given_out_once_oldest_first() 
 
 
 @pytest.mark.parametrize("names", [range(5, 105), [f"order {row}" for row in range(5, 105)]])
-def test_silence_of_a_batch_larger_than_the_horizon(names: Any) -> None:
+def test_missing_labels_of_a_batch_larger_than_the_horizon(names: Any) -> None:
     ledger, ratios = filled(5, horizon=10, unlabeled_as=0), ratios_of(100, seed=1)
     ledger.label(2, 1)
     left = ledger.remember(5, names, ratios, alerts_of(ratios))
@@ -243,7 +243,7 @@ def test_silence_of_a_batch_larger_than_the_horizon(names: Any) -> None:
     assert ledger.counts == LabelCounts(labelled=1, unlabeled=94, pending=10)
 
 
-def test_what_silence_returns_is_not_overwritten_later() -> None:
+def test_what_a_missing_label_returns_is_not_overwritten_later() -> None:
     ledger, ratios = filled(10, horizon=10, unlabeled_as=0), ratios_of(10, seed=1)
     left = ledger.remember(10, range(10, 20), ratios, alerts_of(ratios))
     arrived = ledger.label(15, 1)
@@ -420,7 +420,7 @@ def test_alerts_that_are_not_booleans_are_refused_and_nothing_changes(alert: Any
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"),
+    ("arguments", "message"),
     [
         ({"horizon": -1}, "horizon"),
         ({"horizon": 1.5}, "horizon"),
@@ -436,8 +436,8 @@ def test_alerts_that_are_not_booleans_are_refused_and_nothing_changes(alert: Any
         ({"unlabeled_as": 0, "horizon": 0}, "unlabeled_as"),
     ],
 )
-def test_wrong_settings_are_refused(arguments: dict[str, Any], word: str) -> None:
-    with pytest.raises(InvalidInputError, match=word):
+def test_wrong_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
         LabelLedger(**{"n_classes": 2} | arguments)
 
 
@@ -501,9 +501,9 @@ DAMAGES: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "word"), DAMAGES, ids=[str(i) for i in range(len(DAMAGES))])
-def test_a_damaged_state_is_refused_and_says_what_is_wrong(field: str, value: Any, word: str) -> None:
-    with pytest.raises(InvalidStateError, match=word):
+@pytest.mark.parametrize(("field", "value", "message"), DAMAGES, ids=[str(i) for i in range(len(DAMAGES))])
+def test_a_damaged_state_is_refused_and_says_what_is_wrong(field: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidStateError, match=message):
         LabelLedger.from_state(saved() | {field: value})
 
 

@@ -11,7 +11,7 @@ from tests.online.cases import pair_model, triangle_model
 PAIR, TRIANGLE = pair_model(), triangle_model()
 
 
-def test_a_monitor_of_another_kind_is_told_apart_in_words() -> None:
+def test_a_monitor_for_another_number_of_classes_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"a LabelShiftMonitor of the model's 2 classes, got 'yes'"):
         OnlineClassifier(PAIR, monitor="yes")
     three = LabelShiftMonitor.for_model(TRIANGLE, tolerance=0.0)

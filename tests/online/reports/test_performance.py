@@ -15,6 +15,9 @@ from obil.bayes.costs import EQUAL_COSTS, Costs
 from obil.bayes.one_vs_rest import one_vs_rest
 from obil.calibration.calibrate import fit_calibrator
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.online.estimate_prior import estimate_prior
+from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports.performance import Performance, performance_now, performance_over_window
 from obil.online.state.outcome_tally import OutcomeTally
 from obil.policies import CostPolicy
@@ -84,8 +87,8 @@ def figures(hits: float, false_alarms: float, misses: float, quiet: float, costs
 def figures_of_rows(alerts: Any, positives: Any, costs: Costs) -> npt.NDArray[np.float64]:
     """Return the five figures of decided rows that a tally remembers, by labels or by any posteriors."""
     weights = (1.0 - 1.0 / MEMORY) ** np.arange(len(alerts) - 1, -1, -1)
-    share, alert = np.asarray(positives, dtype=np.float64), np.asarray(alerts, dtype=np.float64)
-    parts = (alert * share, alert * (1.0 - share), (1.0 - alert) * share, (1.0 - alert) * (1.0 - share))
+    rate, alert = np.asarray(positives, dtype=np.float64), np.asarray(alerts, dtype=np.float64)
+    parts = (alert * rate, alert * (1.0 - rate), (1.0 - alert) * rate, (1.0 - alert) * (1.0 - rate))
     return figures(*(float(weights @ part) for part in parts), costs)
 
 
@@ -179,7 +182,7 @@ def test_is_within_3_points_on_average_and_its_intervals_cover_at_rare_and_commo
         bias, missed = np.nanmean(found.errors, axis=0), np.nanmean(abs(found.errors), axis=0)
         assert (abs(bias) < 0.03).all()
         assert (np.nanmean(found.covered, axis=0) >= 0.8).all()
-        assert (missed[:, 4] < 0.01).all()  # the cost is a small number: 3 points would say nothing of it
+        assert (missed[:, 4] < 0.01).all()  # the cost is a small number: 3 points would tell nothing of it
         assert (missed[:, 1] < 0.045).all()
     pooled = np.nanmean(np.concatenate([found.covered for found in all_found.values()]), axis=0)
     assert (pooled >= 0.85).all()
@@ -593,3 +596,17 @@ def test_says_so_where_the_stream_is_not_trusted() -> None:
     assert "do not trust" in doubted.describe()
     assert trusted.describe().startswith("Now: precision ")
     assert performance_now(FITTED, **(known | {"costs": None})).cost is None
+
+
+def test_reports_print_as_a_table_and_have_an_html_form() -> None:
+    model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, 2.0] * 50, ["ok", "ok", "<b>", "<b>"] * 50, kind="margin")
+    online = OnlineClassifier(model, positive="<b>")
+    online.decide_many([-1.5, 0.5, 1.5] * 10)
+    for report in (online.performance(), online.explain(), estimate_prior(model, [-1.5, 0.5, 1.5] * 10)):
+        text, html = str(report), report._repr_html_()
+        assert len(text.splitlines()) >= 3
+        assert "90 %" in text
+        assert html.startswith("<table><caption>")
+        assert "<b>" not in html
+    assert "recall" in str(online.performance())
+    assert online.explain().sentences[0] in str(online.explain())

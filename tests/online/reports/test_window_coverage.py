@@ -58,5 +58,3 @@ def test_a_tally_counts_by_how_much_posteriors_exceed_priors() -> None:
     unknown.add([0.9, 0.2], [True, False])
     assert unknown.surprise == 0.0
     assert OutcomeTally.from_state(tally.state()).surprise == tally.surprise
-    old = {name: part for name, part in tally.state().items() if name != "surprise"}
-    assert OutcomeTally.from_state(old).surprise == 0.0

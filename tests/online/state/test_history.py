@@ -21,7 +21,7 @@ def rows_of(n: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
     thresholds = rng.normal(size=n)
     thresholds[rng.random(n) < 0.05] = np.inf
     return {
-        "shares": rng.dirichlet(np.full(n_classes, 0.5), n),
+        "prevalence": rng.dirichlet(np.full(n_classes, 0.5), n),
         "thresholds": thresholds,
         "alerts": rng.random(n) < 0.1,
         "log_evidence": np.cumsum(rng.normal(size=n)),
@@ -29,11 +29,11 @@ def rows_of(n: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
 
 
 def one_by_one(rows: dict[str, Any]) -> StreamHistory:
-    history = StreamHistory(rows["shares"].shape[1])
-    for i in range(len(rows["shares"])):
+    history = StreamHistory(rows["prevalence"].shape[1])
+    for i in range(len(rows["prevalence"])):
         add_row(
             history,
-            rows["shares"][i].tolist(),
+            rows["prevalence"][i].tolist(),
             float(rows["thresholds"][i]),
             bool(rows["alerts"][i]),
             log_evidence=float(rows["log_evidence"][i]),
@@ -42,14 +42,14 @@ def one_by_one(rows: dict[str, Any]) -> StreamHistory:
 
 
 def in_batches(rows: dict[str, Any], cuts: list[int]) -> StreamHistory:
-    history = StreamHistory(rows["shares"].shape[1])
-    n = len(rows["shares"])
+    history = StreamHistory(rows["prevalence"].shape[1])
+    n = len(rows["prevalence"])
     stops = sorted({*cuts, n} & set(range(1, n + 1)))
     first = 0
     for stop in stops:
         part = slice(first, stop)
         evidence = [rows["log_evidence"][first + end - 1] for end in history.ends(stop - first)]
-        history.add(rows["shares"][part], rows["thresholds"][part], rows["alerts"][part], log_evidence=evidence)
+        history.add(rows["prevalence"][part], rows["thresholds"][part], rows["alerts"][part], log_evidence=evidence)
         first = stop
     return history
 
@@ -73,7 +73,7 @@ def test_the_state_stays_below_10_kilobytes_whatever_the_length(n_classes: int) 
     for seed in range(12):
         rows = rows_of(10_000, n_classes, seed)
         ends = history.ends(10_000)
-        tiny = rows["shares"] * 1e-3
+        tiny = rows["prevalence"] * 1e-3
         tiny[:, 0] += 1.0 - tiny.sum(axis=1)  # many digits
         evidence = -1e5 * rows["log_evidence"][np.array(ends) - 1]
         history.add(tiny, rows["thresholds"], rows["alerts"], log_evidence=evidence)
@@ -91,7 +91,7 @@ def test_merged_buckets_hold_what_their_rows_held() -> None:
     assert sum(bucket.n_rows for bucket in buckets) == 5_000 == history.n_rows
     for bucket in buckets:
         part = slice(bucket.first_row, bucket.first_row + bucket.n_rows)
-        np.testing.assert_allclose(bucket.shares, rows["shares"][part].mean(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(bucket.prevalence, rows["prevalence"][part].mean(axis=0), rtol=1e-4)
         assert bucket.threshold == pytest.approx(rows["thresholds"][part].mean(), abs=2e-5)
         assert bucket.alerts == rows["alerts"][part].sum()
         assert bucket.log_evidence == pytest.approx(rows["log_evidence"][part][-1], rel=1e-4)
@@ -126,7 +126,7 @@ def test_a_restored_history_goes_on_bit_for_bit(cut: int) -> None:
     restored = StreamHistory.from_state(3, json.loads(json.dumps(start.state())))
     for i in range(cut, 2_000):
         restored.add(
-            rows["shares"][i : i + 1], rows["thresholds"][i : i + 1], rows["alerts"][i : i + 1],
+            rows["prevalence"][i : i + 1], rows["thresholds"][i : i + 1], rows["alerts"][i : i + 1],
             log_evidence=rows["log_evidence"][i : i + 1],
         )  # fmt: skip
     assert restored.state() == whole.state()
@@ -150,9 +150,9 @@ def _broken_states() -> list[tuple[str, Any]]:
     def changed(**parts: Any) -> Any:
         state = json.loads(json.dumps(good))
         for path, value in parts.items():
-            *way, last = path.split("__")
+            *route, last = path.split("__")
             place = state
-            for step in way:
+            for step in route:
                 place = place[step]
             place[last] = value
         return state
@@ -167,12 +167,12 @@ def _broken_states() -> list[tuple[str, Any]]:
         ("too few full", one_by_one(rows_of(500, 2)).state() | {"length": 16}),
         ("ragged", changed(full__alerts=full["alerts"][:-1])),
         ("too many alerts", changed(full__alerts=[17] * len(full["alerts"]))),
-        ("negative share", changed(full__shares=[[1.5, -0.5]] * len(full["alerts"]))),
-        ("shares of three", changed(full__shares=[[0.2, 0.3, 0.5]] * len(full["alerts"]))),
+        ("negative prevalence", changed(full__prevalence=[[1.5, -0.5]] * len(full["alerts"]))),
+        ("three classes", changed(full__prevalence=[[0.2, 0.3, 0.5]] * len(full["alerts"]))),
         ("not a number", changed(full__thresholds=["x"] * len(full["alerts"]))),
         ("infinite", changed(full__log_evidence=[math.inf] * len(full["alerts"]))),
         ("open too long", changed(open__rows=16)),
-        ("open sums wrong", changed(open__shares=[bucket["shares"][0] + 1.0, bucket["shares"][1]])),
+        ("open sums wrong", changed(open__prevalence=[bucket["prevalence"][0] + 1.0, bucket["prevalence"][1]])),
         ("open without threshold", changed(open__threshold=None)),
         ("a text for a column", changed(full__alerts="x" * len(full["alerts"]))),
     ]
@@ -188,14 +188,14 @@ def test_rows_of_another_shape_change_nothing() -> None:
     history = StreamHistory(2)
     history.add([[0.5, 0.5]], [0.0], [True])
     before = json.dumps(history.state())
-    for shares, thresholds, alerts, evidence in (
+    for prevalence, thresholds, alerts, evidence in (
         ([[0.2, 0.3, 0.5]], [0.0], [True], None),
         ([[0.5, 0.5]], [0.0, 1.0], [True], None),
         ([[0.5, 0.5]], [0.0], [True, False], None),
         ([[0.5, 0.5]], [0.0], [True], [0.0, 1.0]),
     ):
         with pytest.raises(InvalidInputError):
-            history.add(shares, thresholds, alerts, log_evidence=evidence)
+            history.add(prevalence, thresholds, alerts, log_evidence=evidence)
     with pytest.raises(InvalidInputError):
         StreamHistory(1)
     assert json.dumps(history.state()) == before

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import obil
 from obil.errors import InvalidStateError
-from obil.online.state.packed_state import MAGIC, WORDS, pack_state, pack_stream, unpack_state, unpack_stream
+from obil.online.state.packed_state import DICTIONARY, MAGIC, pack_state, pack_stream, unpack_state, unpack_stream
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -87,7 +87,7 @@ def test_says_that_a_damaged_state_is_damaged(damage):
 
 
 def _deflated(raw: bytes) -> bytes:
-    deflater = zlib.compressobj(zdict=WORDS)
+    deflater = zlib.compressobj(zdict=DICTIONARY)
     return deflater.compress(raw) + deflater.flush()
 
 

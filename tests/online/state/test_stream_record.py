@@ -34,7 +34,7 @@ def record_of(n_classes: int, positive: int | None) -> StreamRecord:
     return StreamRecord(OutcomeTally(), StreamHistory(n_classes), positive=positive)
 
 
-def rows_of(n: int, n_classes: int, seed: int, *, by_matrix: bool, watched: bool) -> list[tuple[Any, ...]]:
+def rows_of(n: int, n_classes: int, seed: int, *, by_matrix: bool, monitored: bool) -> list[tuple[Any, ...]]:
     rng = np.random.default_rng(seed)
     ratios = np.c_[np.zeros(n), rng.normal(scale=6.0, size=(n, n_classes - 1))]
     priors = rng.dirichlet(np.full(n_classes, 0.7), n) * 0.99 + 0.01 / n_classes
@@ -42,7 +42,7 @@ def rows_of(n: int, n_classes: int, seed: int, *, by_matrix: bool, watched: bool
     evidence = np.cumsum(rng.normal(size=n)).tolist()
     return [
         (ratios[i], priors[i], None if by_matrix else thresholds[i], bool(rng.random() < 0.3),
-         evidence[i] if watched else None)
+         evidence[i] if monitored else None)
         for i in range(n)
     ]  # fmt: skip
 
@@ -71,11 +71,11 @@ def add_batch(record: StreamRecord, rows: list[tuple[Any, ...]]) -> None:
     steps=STEPS,
     n_classes=st.sampled_from([2, 3]),
     by_matrix=st.booleans(),
-    watched=st.booleans(),
+    monitored=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_mix_of_rows_batches_labels_and_reading_leaves_the_bits_of_rows_one_by_one(
-    steps: list[tuple[str, int]], n_classes: int, by_matrix: bool, watched: bool, seed: int
+    steps: list[tuple[str, int]], n_classes: int, by_matrix: bool, monitored: bool, seed: int
 ) -> None:
     positive = None if by_matrix else n_classes - 1
     record, oracle = record_of(n_classes, positive), RowByRow(n_classes, positive=positive)
@@ -89,7 +89,7 @@ def test_any_mix_of_rows_batches_labels_and_reading_leaves_the_bits_of_rows_one_
         elif step == "read":
             assert bits_of(record) == bits_of(oracle)
         else:
-            rows = rows_of(size, n_classes, seed + n_rows, by_matrix=by_matrix, watched=watched)
+            rows = rows_of(size, n_classes, seed + n_rows, by_matrix=by_matrix, monitored=monitored)
             n_rows += size
             for row in rows:
                 oracle.add_one(*row)
@@ -103,7 +103,7 @@ def test_any_mix_of_rows_batches_labels_and_reading_leaves_the_bits_of_rows_one_
 
 def test_what_waits_is_bounded_whoever_reads() -> None:
     record = record_of(2, 1)
-    row = rows_of(1, 2, 0, by_matrix=False, watched=True)[0]
+    row = rows_of(1, 2, 0, by_matrix=False, monitored=True)[0]
     for _ in range(10 * BLOCK + 5):
         record.add_one(*row)
         record.add_label(True, True)
@@ -150,7 +150,7 @@ def test_a_stream_of_rows_batches_and_labels_is_recorded_as_if_row_by_row(name: 
     assert online.state()["tally"] == oracle.tally.state()
     if seed == 0:  # else the evidence within a batch is known to the batch alone
         assert online.state()["history"] == oracle.history.state()
-    assert [bucket.shares for bucket in online.history.buckets()] == [b.shares for b in oracle.history.buckets()]
+    assert [b.prevalence for b in online.history.buckets()] == [b.prevalence for b in oracle.history.buckets()]
 
 
 def test_three_classes_that_a_matrix_decides_are_recorded_as_if_row_by_row() -> None:

@@ -157,7 +157,7 @@ class LabelLedger:
     def remember_one(
         self,
         row: int,
-        id: Any,  # noqa: A002  # the word users know
+        id: Any,  # noqa: A002  # the name users know
         log_ratios: npt.ArrayLike,
         alert: bool,
     ) -> Remembered | None:
@@ -185,7 +185,7 @@ class LabelLedger:
 
     def label(
         self,
-        id: Any,  # noqa: A002  # the word users know
+        id: Any,  # noqa: A002  # the name users know
         label: int,
         *,
         propensity: float = 1.0,
@@ -227,13 +227,13 @@ class LabelLedger:
         self._ratios[(row - self._origin) % len(self._alerts)] = 0.0  # type: ignore[operator]  # it has rows
         return True
 
-    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the word users know
+    def row_of(self, id: Any) -> int | None:  # noqa: A002  # the name users know
         """Return the row that has an id, of those that are remembered."""
         rows = self._rows()
         return self._names.find(as_id(id), rows.start, rows.stop)
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit, as plain JSON values."""
+        """Return everything needed to continue bit for bit, as plain JSON values."""
         rows = self._rows()
         slots = self._slots(rows)
         ids = [self._names.id_of.get(row) for row in rows] if self._names.id_of else []
@@ -253,7 +253,7 @@ class LabelLedger:
 
     @classmethod
     def from_state(cls, state: Any) -> Self:
-        """Return a ledger that goes on exactly where the one that made `state` stopped."""
+        """Return a ledger that continues exactly where the one that made `state` stopped."""
         require_ledger_state(state)
         try:
             ledger = cls(state["n_classes"], horizon=state["horizon"], unlabeled_as=state["unlabeled_as"])

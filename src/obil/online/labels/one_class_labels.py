@@ -84,18 +84,17 @@ class OneClassLabels:
             return None
         if not isinstance(tracker, SafeTracker):
             return self.finding(tracker.prior)
-        return self.finding(np.array(tracker.state()["memory"]["slow.prior"]))  # which no label moves
+        labels = tracker.label_summary()
+        return None if labels is None else self.finding(labels.unlabelled_prior)
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit, as plain JSON values."""
+        """Return everything needed to continue bit for bit, as plain JSON values."""
         rows = [list(row) for row in self._rows]
         return {"mixed": self._mixed, "label": self._label, "labels": self._n_labels, "log_ratios": rows}
 
     @classmethod
     def from_state(cls, n_classes: int, state: Any) -> Self:
-        """Return what goes on exactly where the one that made `state` stopped; of None, nothing is suspected."""
-        if state is None:  # from before it was kept: who knows what came
-            return cls(n_classes, mixed=True)
+        """Return what continues exactly where the one that made `state` stopped."""
         names = ("mixed", "label", "labels", "log_ratios")
         if not isinstance(state, Mapping) or set(state) != set(names) or type(state["mixed"]) is not bool:
             raise InvalidStateError(f"this state is damaged: its labels of one class hold {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Date the change of a share: the two levels that explain a history best."""
+"""Date the change of a prevalence: the two levels that explain a history best."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,18 +12,19 @@ DATING_GAIN = 8.0
 
 
 class Split(NamedTuple):
-    """The best way to cut a history into two levels."""
+    """The best split of a history into two levels."""
 
     row: int  # the first of the second part
-    before: float  # share
+    before: float  # prevalence
     after: float
     gain: float  # log likelihood
 
 
 def change_point(buckets: Sequence[Bucket], k: int) -> Split | None:
-    """Return the two levels of class k's share that explain a history best, or None where one does as well.
+    """Return the two levels of class k's prevalence that explain a history best, or None where one does as well.
 
-    The shares are taken for counts of independent rows, which they nearly are: this dates a change, it proves none.
+    Mean posteriors are taken for counts of independent rows, which they nearly are: this dates a change, but does not
+    prove one.
 
     >>> from obil.online.state.history import StreamHistory
     >>> history = StreamHistory(2)
@@ -34,7 +35,7 @@ def change_point(buckets: Sequence[Bucket], k: int) -> Split | None:
     if len(buckets) < 2:
         return None
     rows = np.array([bucket.n_rows for bucket in buckets], dtype=np.float64)
-    count = rows * [bucket.shares[k] for bucket in buckets]
+    count = rows * [bucket.prevalence[k] for bucket in buckets]
     n_before, before = np.cumsum(rows)[:-1], np.cumsum(count)[:-1]
     n_after, after = rows.sum() - n_before, count.sum() - before
     gains = _log_likelihood(before, n_before) + _log_likelihood(after, n_after)
@@ -42,12 +43,12 @@ def change_point(buckets: Sequence[Bucket], k: int) -> Split | None:
     best = int(np.argmax(gains))
     if gains[best] < DATING_GAIN:
         return None
-    shares = before[best] / n_before[best], after[best] / n_after[best]
+    levels = before[best] / n_before[best], after[best] / n_after[best]
     return Split(
-        buckets[best + 1].first_row, round(float(shares[0]), 12), round(float(shares[1]), 12), float(gains[best])
+        buckets[best + 1].first_row, round(float(levels[0]), 12), round(float(levels[1]), 12), float(gains[best])
     )
 
 
 def _log_likelihood(count: Any, n: Any) -> Any:
-    share = np.clip(count / n, 1e-12, 1.0 - 1e-12)
-    return count * np.log(share) + (n - count) * np.log1p(-share)
+    rate = np.clip(count / n, 1e-12, 1.0 - 1e-12)
+    return count * np.log(rate) + (n - count) * np.log1p(-rate)

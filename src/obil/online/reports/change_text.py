@@ -1,12 +1,15 @@
-"""Write shares, odds and row numbers as a person would."""
+"""Write percentages, odds and row numbers as a person would."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from obil.arrays import FloatArray
 from obil.online.reports.stream_facts import StreamFacts
+
+MOST_SHOWN = 5  # classes of many
 
 
 def quoted_name(facts: StreamFacts, k: int) -> str:
@@ -21,19 +24,19 @@ def ends_of(interval: FloatArray | None, k: int) -> tuple[float, float] | None:
     return None if interval is None else (float(interval[k, 0]), float(interval[k, 1]))
 
 
-def digits_of(share: float) -> int:
-    """Return how many digits a share needs after the point, in percent."""
-    small = 100.0 * min(share, 1.0 - share)
+def digits_of(fraction: float) -> int:
+    """Return how many digits a fraction needs after the point, in percent."""
+    small = 100.0 * min(fraction, 1.0 - fraction)
     return 0 if small >= 9.95 else min(1 - math.floor(math.log10(max(small, 1e-9))), 8)
 
 
-def as_percent(share: float) -> str:
-    """Return a share with two digits that count: 5.1 %, 0.16 %, 99.4 %."""
-    return f"{100.0 * share:.{digits_of(share)}f} %"
+def as_percent(fraction: float) -> str:
+    """Return a fraction in percent with two significant digits: 5.1 %, 0.16 %, 99.4 %."""
+    return f"{100.0 * fraction:.{digits_of(fraction)}f} %"
 
 
 def as_percent_range(low: float, high: float) -> str:
-    """Return two shares as a range in percent."""
+    """Return two fractions as a range in percent."""
     few, many = sorted((digits_of(low), digits_of(high)))
     wide = digits_of((high - low) / 2.0) + 1  # no more than it takes to see how wide it is
     digits = min(few + 1, many, wide) if low > 0.0 and high < 1.0 else 1
@@ -63,7 +66,18 @@ def rounded_up(n: int) -> int:
     return -(-n // step) * step
 
 
-def clipped_logit(share: Any) -> Any:
-    """Return the logit of shares, those of 0 and 1 kept finite."""
-    inside = np.clip(share, 1e-12, 1.0 - 1e-12)
+def clipped_logit(fraction: Any) -> Any:
+    """Return the logit of probabilities, those of 0 and 1 kept finite."""
+    inside = np.clip(fraction, 1e-12, 1.0 - 1e-12)
     return np.log(inside) - np.log1p(-inside)
+
+
+def prior_text(classes: Sequence[object], prior: FloatArray) -> str:
+    """Return the prior of each class, the first five of many.
+
+    >>> prior_text(["ok", "fraud"], np.array([0.98, 0.02])), prior_text(range(9), np.full(9, 1 / 9))[-14:]
+    ("{'ok': 0.98, 'fraud': 0.02}", '4: 0.111, ...}')
+    """
+    pairs = list(zip(classes, prior.tolist(), strict=True))[:MOST_SHOWN]
+    more = ", ..." if len(classes) > MOST_SHOWN else ""
+    return "{" + ", ".join(f"{name!r:.30}: {probability:.3g}" for name, probability in pairs) + more + "}"

@@ -1,4 +1,4 @@
-"""Decide the held-out rows as the stream is decided: what they say of its rates, and how surely."""
+"""Decide the held-out rows as the stream is decided: its rates, and their covariance."""
 
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class DecidedHoldout(NamedTuple):
         )
 
     def rates(self, ratios: FloatArray) -> FloatArray:
-        """Return the share of each class that is alerted, (K,)."""
+        """Return the fraction of each class that is alerted, (K,)."""
         mass = self.weights[:, None] * posterior(ratios, self.own_prior)  # (n, K)
         rates: FloatArray = self.alerts @ mass / mass.sum(axis=0)
         return rates
@@ -57,15 +57,15 @@ class DecidedHoldout(NamedTuple):
     def rates_covariance(self, rates: FloatArray) -> FloatArray:
         """Return the covariance that the rows' finite number gives to the rates, (K, K)."""
         memberships = posterior(self.ratios, self.own_prior)
-        share = self.weights[:, None] * memberships  # (n, K)
-        share = share / share.sum(axis=0)
-        influence = share * (self.alerts[:, None] - rates)
+        mass = self.weights[:, None] * memberships  # (n, K)
+        mass = mass / mass.sum(axis=0)
+        influence = mass * (self.alerts[:, None] - rates)
         # how many rows each class has is a draw too, and the memberships rest on it
         by_class = influence.T @ memberships / np.sqrt(self.n_effective)
         covariance: FloatArray = influence.T @ influence + by_class @ by_class.T
         if self.nearest is not None:
-            # one row more at the threshold, alerted or not: rates of 0 and 1 are not sure either
-            more = share[self.nearest] * (np.array([[0.0], [1.0]]) - rates)  # (2, K)
+            # one row more at the threshold, alerted or not: rates of 0 and 1 are uncertain too
+            more = mass[self.nearest] * (np.array([[0.0], [1.0]]) - rates)  # (2, K)
             covariance += more.T @ more
         return covariance
 
@@ -74,8 +74,8 @@ class DecidedHoldout(NamedTuple):
         weights = self.stream_weights
         return estimate_by_passes(lambda at: PassEvidence.of(ratios, at, weights=weights), self.start).prior
 
-    def stream_shares(self, ratios: FloatArray, prior: FloatArray, positive: int) -> FloatArray:
-        """Return the share of positives among alerted and among quiet rows of the stream, (2,)."""
+    def stream_rates(self, ratios: FloatArray, prior: FloatArray, positive: int) -> FloatArray:
+        """Return the rate of positives among alerted and among quiet rows of the stream, (2,)."""
         hits = self.stream_weights * posterior(ratios, prior)[:, positive]
         both = np.stack([self.alerts, 1.0 - self.alerts])
         total = both @ self.stream_weights

@@ -1,7 +1,7 @@
-"""Say what changed in a stream, since when, how sure that is, and what to do about it.
+"""Report what changed in a stream, since when, with what confidence, and what to do about it.
 
-The interval of the prior says *whether* a share moved; the history only dates it. The monitor says whether a change of
-shares is the whole story, and labels, where they come, overrule both.
+The interval of the prior tells *whether* a prevalence moved; the history only dates it. The monitor tells whether a
+change of the class prior is the whole story, and labels, where they come, overrule both.
 """
 
 import math
@@ -35,9 +35,10 @@ from obil.online.reports.change_text import (
 )
 from obil.online.reports.stream_facts import StreamFacts
 from obil.online.state.history import Bucket, StreamHistory
+from obil.readable import Table, as_html, as_text
 
 # A split whose first part is already this much of the way from the start is the estimate catching up, not the change.
-HALF_WAY = 0.5
+CATCHING_UP = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +55,40 @@ class ChangeReport:
     sentences: tuple[str, ...]
     action: Action
     reasons: tuple[str, ...]  # for the action
-    class_name: str  # that the figures speak of
-    changed: bool  # whether its share did
+    class_name: str  # that the figures are about
+    changed: bool  # whether its prevalence did
     changed_since: int | None  # row, counted from 0; None where nothing changed or no history tells
     prior_then: float
     prior_now: float
     interval: tuple[float, float] | None
     level: float
-    by_labels: bool  # whether the share of now was counted from labels, because they find the scores wrong
+    by_labels: bool  # whether labels gave the current prevalence, because they find the scores wrong
     log_threshold_then: float | None
     log_threshold_now: float | None
-    trusted: bool  # False while the monitor objects
+    trusted: bool  # False after the monitor's alarm
     one_class_labels: bool  # whether all labels are of one class though others were to be expected
     n_rows: int
 
     @property
     def paragraph(self) -> str:
-        """All of it in words."""
+        """All sentences in one paragraph."""
         return " ".join(self.sentences)
+
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> Table:
+        now = as_percent(self.prior_now)
+        if self.interval is not None:
+            now += f" ({100.0 * self.level:.3g} %: {as_percent_range(*self.interval)})"
+        rows = [(f"prevalence of {self.class_name!r:.60}", as_percent(self.prior_then), now)]
+        if self.log_threshold_then is not None and self.log_threshold_now is not None:
+            rows.append(("log threshold", f"{self.log_threshold_then:.2f}", f"{self.log_threshold_now:.2f}"))
+        title = f"What changed in {self.n_rows:,} rows; to do: {self.action}"
+        return Table(title, ("", "at the start", "now"), rows, self.sentences)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values, but for infinite thresholds."""
@@ -79,28 +96,30 @@ class ChangeReport:
 
 
 def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeReport:
-    """Say what changed, since when, how sure that is, what the threshold did, and what to do.
+    """Report what changed, since when, with what confidence, what the threshold did, and what to do.
 
     >>> still = StreamFacts(("ok", "fraud"), 1, 20_000, 0.9, np.array([0.98, 0.02]), np.array([0.979, 0.021]),
     ...                     np.array([[0.974, 0.983], [0.017, 0.026]]))
     >>> explain(still).paragraph
-    "Nothing has changed in 20,000 rows: the share of 'fraud' is 2.1 % (90 %: 1.7 to 2.6 %), in training it was 2.0 %."
-    """
-    now, interval = _share_now(facts)
+    "Nothing has changed in 20,000 rows: the prevalence of 'fraud' is 2.1 % (90 %: 1.7 to 2.6 %), in training it was 2.0 %."
+    """  # noqa: E501  # one sentence is one line
+    now, interval = _current_prior(facts)
     changed = [k for k in range(len(now)) if _has_moved(facts.start_prior[k], now[k], ends_of(interval, k))]
     k = _subject(facts, now, changed)
     moved = k in changed
     buckets = () if history is None else history.buckets()
     split = change_point(buckets, k)
     since = _since(split, facts.start_prior[k], now[k]) if moved and buckets else None
-    trusted = facts.watch is None or facts.watch.alarm_row is None
+    trusted = facts.monitor is None or facts.monitor.alarm_row is None
     found = advice(facts, k, since, moved=moved)
-    before = _what_earlier_watches_say(facts)
+    before = _earlier_monitoring_runs(facts)
     quiet = trusted and not moved and not found.reasons and not before
     if not moved and split is not None and facts.follows:
-        sentences = [_what_came_back(facts, k, now[k], ends_of(interval, k), split, history)]
+        sentences = [_return_to_start(facts, k, now[k], ends_of(interval, k), split, history)]
     else:
-        sentences = [_what_moved(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)]
+        sentences = [
+            _prevalence_change(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)
+        ]
     others = [other for other in changed if other != k][:3] if len(now) > 2 else []
     if others:
         moves = [
@@ -108,12 +127,12 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
             f"to {as_percent(now[other])}"
             for other in others
         ]
-        sentences.append(f"Other shares moved too: {', '.join(moves)}.")
+        sentences.append(f"Other classes moved too: {', '.join(moves)}.")
     if not trusted:
-        sentences += _what_the_monitor_says(facts, buckets, moved=moved)
+        sentences += _monitor_alarm(facts, buckets, moved=moved)
     sentences += before
     if moved and facts.log_threshold is not None and facts.start_log_threshold is not None:
-        sentences.append(_what_the_threshold_did(facts, since, buckets))
+        sentences.append(_threshold_change(facts, since, buckets))
     if not quiet and (moved or not trusted or found.reasons):
         sentences += found.reasons
         sentences.append(_what_to_do(found, facts, k, now[k], moved=moved, trusted=trusted))
@@ -137,19 +156,19 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     )
 
 
-def _share_now(facts: StreamFacts) -> tuple[FloatArray, FloatArray | None]:
-    """Return the shares of now and their interval: by labels alone where they find the scores wrong.
+def _current_prior(facts: StreamFacts) -> tuple[FloatArray, FloatArray | None]:
+    """Return the current prior and its interval: by labels alone where they find the scores wrong.
 
-    The prior that recalibrated scores are decided with depends on the row, and is no share.
+    The prior that recalibrated scores are decided with depends on the row, and is no prevalence.
     """
     labels = facts.labels
     if labels is None or not scores_are_wrong(labels):
         return facts.prior, facts.interval
     n = float(labels.counts.sum())
-    shares = (labels.counts + facts.start_prior) / (n + 1.0)
-    spread = ndtri((1.0 + facts.level) / 2.0) / np.sqrt(n * shares * (1.0 - shares))
-    ends = clipped_logit(shares)[:, None] + spread[:, None] * np.array([-1.0, 1.0])
-    return shares, 1.0 / (1.0 + np.exp(-ends))
+    prior = (labels.counts + facts.start_prior) / (n + 1.0)
+    spread = ndtri((1.0 + facts.level) / 2.0) / np.sqrt(n * prior * (1.0 - prior))
+    ends = clipped_logit(prior)[:, None] + spread[:, None] * np.array([-1.0, 1.0])
+    return prior, 1.0 / (1.0 + np.exp(-ends))
 
 
 def _has_moved(then: float, now: float, ends: tuple[float, float] | None) -> bool:
@@ -158,7 +177,7 @@ def _has_moved(then: float, now: float, ends: tuple[float, float] | None) -> boo
 
 
 def _subject(facts: StreamFacts, now: FloatArray, changed: Sequence[int]) -> int:
-    """Return the class to speak of: the positive one, else the one that moved most."""
+    """Return the class to report on: the positive one, else the one that moved most."""
     if facts.positive is not None and (len(now) == 2 or facts.positive in changed or not changed):
         return facts.positive
     moves = np.abs(clipped_logit(now) - clipped_logit(facts.start_prior))
@@ -170,12 +189,12 @@ def _since(split: Split | None, then: float, now: float) -> int:
     if split is None:
         return 0
     move = float(clipped_logit(now) - clipped_logit(then))
-    same_way = (split.after - split.before) * move > 0.0
+    same_sign = (split.after - split.before) * move > 0.0
     already = float(clipped_logit(split.before) - clipped_logit(then)) / move
-    return split.row if same_way and already < HALF_WAY else 0
+    return split.row if same_sign and already < CATCHING_UP else 0
 
 
-def _what_moved(
+def _prevalence_change(
     facts: StreamFacts,
     k: int,
     now: float,
@@ -187,17 +206,17 @@ def _what_moved(
     quiet: bool,
 ) -> str:
     name, then = quoted_name(facts, k), as_percent(facts.start_prior[k])
-    share = "By labels, the share" if scores_are_wrong(facts.labels) else "The share"
-    sure = " (how sure, this tracker cannot say)"
+    subject = "By labels, the prevalence" if scores_are_wrong(facts.labels) else "The prevalence"
+    sure = " (this tracker gives no interval)"
     if ends is not None:
         sure = f" ({100.0 * facts.level:.3g} %: {as_percent_range(*ends)})"
     origin = "in training" if facts.starts_at_training else "at the start"
     if not facts.n_rows:
         return "No rows have come yet."
     if not facts.follows:
-        return f"The share of {name} is kept at {as_percent(now)} by choice, and not followed."
+        return f"The prevalence of {name} is kept at {as_percent(now)} by choice, and not tracked."
     if not moved:
-        start = f"Nothing has changed in {facts.n_rows:,} rows: the share" if quiet else share
+        start = f"Nothing has changed in {facts.n_rows:,} rows: the prevalence" if quiet else subject
         return f"{start} of {name} is {as_percent(now)}{sure}, {origin} it was {then}."
     verb = "rose" if now > facts.start_prior[k] else "fell"
     when = ""
@@ -205,10 +224,10 @@ def _what_moved(
         when = (
             f", since about row {rounded_row(since, history.bucket_length):,}" if since else ", from the first rows on"
         )
-    return f"{share} of {name} {verb} from {then} {origin} to {as_percent(now)}{sure}{when}."
+    return f"{subject} of {name} {verb} from {then} {origin} to {as_percent(now)}{sure}{when}."
 
 
-def _what_came_back(
+def _return_to_start(
     facts: StreamFacts,
     k: int,
     now: float,
@@ -220,56 +239,56 @@ def _what_came_back(
     sure = "" if ends is None else f" ({100.0 * facts.level:.3g} %: {as_percent_range(*ends)})"
     row = rounded_row(split.row, 1 if history is None else history.bucket_length)
     return (
-        f"The share of {name} has moved and is back: it is {as_percent(now)}{sure}, {origin} it was "
+        f"The prevalence of {name} has moved and is back: it is {as_percent(now)}{sure}, {origin} it was "
         f"{as_percent(facts.start_prior[k])}, and until about row {row:,} it was {as_percent(split.before)} on average."
     )
 
 
-def _what_the_monitor_says(facts: StreamFacts, buckets: Sequence[Bucket], *, moved: bool) -> list[str]:
-    watch = facts.watch
-    if watch is None or watch.alarm_row is None:
+def _monitor_alarm(facts: StreamFacts, buckets: Sequence[Bucket], *, moved: bool) -> list[str]:
+    monitor = facts.monitor
+    if monitor is None or monitor.alarm_row is None:
         return []
     start = None
-    for bucket in buckets:  # the last time that nothing spoke against the stream, before the alarm
-        if bucket.first_row + bucket.n_rows >= watch.alarm_row:
+    for bucket in buckets:  # the last time that there was no evidence, before the alarm
+        if bucket.first_row + bucket.n_rows >= monitor.alarm_row:
             break
         if bucket.log_evidence is not None and bucket.log_evidence <= 0.0:
             start = bucket.first_row + bucket.n_rows
     built = "" if start is None else f"; it built up from about row {rounded_row(start, buckets[0].n_rows):,}"
     doubt = "this figure and its threshold are" if moved else "decisions by scores alone are"
     return [
-        f"But no change of shares explains the scores any more (alarm at row {watch.alarm_row:,}, evidence "
-        f"{as_odds(watch.log_evidence)}{built}), so {doubt} not to be trusted.",
-        watch.difference,
+        f"But no change of the class prior explains the scores any more (alarm at row {monitor.alarm_row:,}, evidence "
+        f"{as_odds(monitor.log_evidence)}{built}), so {doubt} not to be trusted.",
+        monitor.difference,
     ]
 
 
-def _what_earlier_watches_say(facts: StreamFacts) -> list[str]:
-    """Return what must not be forgotten with the evidence: that the stream is watched afresh, and earlier alarms."""
-    if facts.watch is None or not facts.monitoring_runs:
+def _earlier_monitoring_runs(facts: StreamFacts) -> list[str]:
+    """Return what must not be forgotten with the evidence: the last restart, and earlier alarms."""
+    if facts.monitor is None or not facts.monitoring_runs:
         return []
-    alarms = [f"{watch.alarm_row:,}" for watch in facts.monitoring_runs if watch.alarm_row is not None]
+    alarms = [f"{run.alarm_row:,}" for run in facts.monitoring_runs if run.alarm_row is not None]
     rows = alarms[-1] if len(alarms) == 1 else f"{', '.join(alarms[:-1])} and {alarms[-1]}" if alarms else ""
     earlier = f"; before that, it alarmed at row{'s' * (len(alarms) > 1)} {rows}" if alarms else ""
-    return [f"The monitor watches afresh since row {facts.monitoring_runs[-1].ended_after:,}{earlier}."]
+    return [f"The monitor was restarted after row {facts.monitoring_runs[-1].ended_after:,}{earlier}."]
 
 
-def _what_the_threshold_did(facts: StreamFacts, since: int | None, buckets: Sequence[Bucket]) -> str:
+def _threshold_change(facts: StreamFacts, since: int | None, buckets: Sequence[Bucket]) -> str:
     then, now = float(facts.start_log_threshold or 0.0), float(facts.log_threshold or 0.0)
     if now == math.inf:
-        return "At this share no threshold meets the policy, so nothing is alerted."
+        return "At this prevalence no threshold meets the policy, so nothing is alerted."
     if now == -math.inf:
-        return "At this share the policy alerts every row."
+        return "At this prevalence the policy alerts every row."
     if abs(now - then) < 0.05:
         return f"The threshold stayed where it was: a row is alerted where its evidence is {as_odds(now)}."
     verb = "fell" if now < then else "rose"
-    words = f"The evidence that a row needs to be alerted {verb} from {as_odds(then)} to {as_odds(now)}"
+    moved = f"The evidence that a row needs to be alerted {verb} from {as_odds(then)} to {as_odds(now)}"
     if not buckets or not since:
-        return words + "."
+        return moved + "."
     before = [bucket for bucket in buckets if bucket.first_row < since]
     after = [bucket for bucket in buckets if bucket.first_row >= since]
-    shares = [sum(b.alerts for b in part) / sum(b.n_rows for b in part) for part in (before, after)]
-    return f"{words}, and alerts went from {as_percent(shares[0])} to {as_percent(shares[1])} of the rows."
+    rates = [sum(b.alerts for b in part) / sum(b.n_rows for b in part) for part in (before, after)]
+    return f"{moved}, and alerts went from {as_percent(rates[0])} to {as_percent(rates[1])} of the rows."
 
 
 def _what_to_do(found: Advice, facts: StreamFacts, k: int, now: float, *, moved: bool, trusted: bool) -> str:
@@ -291,13 +310,13 @@ def _what_to_do(found: Advice, facts: StreamFacts, k: int, now: float, *, moved:
 def _which_labels(facts: StreamFacts, k: int, now: float, *, to_settle: bool) -> str:
     if facts.one_class is not None:
         return (
-            "Say what a missing label means (OnlineClassifier(..., unlabeled_as=...)), or feed back labels of other "
-            "rows, each with the probability it was picked with (propensity=)."
+            "Set the class that a missing label stands for (OnlineClassifier(..., unlabeled_as=...)), or feed back "
+            "labels of other rows, each with the probability it was picked with (propensity=)."
         )
     wanted = labels_to_ask_for(facts.start_prior[k], now, to_settle=to_settle)
     if wanted > LARGEST_SAMPLE:
         return (
-            "Get labels: of all alerts and of a random few of the other rows, each fed back with the chance it "
+            "Get labels: of all alerts and of a random few of the other rows, each fed back with the probability it "
             "was picked with: online.feedback(id, label, propensity=...)."
         )
     return (

@@ -1,4 +1,4 @@
-"""Remember the watches over a stream that ended: where each was started afresh, and where it had alarmed."""
+"""Remember the monitoring runs of a stream that ended: where, and where they had alarmed."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ MOST_RUNS = 8  # kept, the last ones
 
 
 class MonitoringRun(NamedTuple):
-    """A watch that ended because the monitor was restarted or the model replaced."""
+    """A run of the monitor that ended because it was restarted or the model replaced."""
 
     ended_after: int  # rows of the stream
     alarm_row: int | None  # of the stream, from 1; None where it had not alarmed
@@ -18,7 +18,7 @@ class MonitoringRun(NamedTuple):
 def with_ended(
     past: tuple[MonitoringRun, ...], monitor: LabelShiftMonitor | None, n_rows: int
 ) -> tuple[MonitoringRun, ...]:
-    """Return the past watches once the one of `monitor` ends after n rows of the stream; one that saw none is none."""
+    """Return the past runs once that of `monitor` ends after n rows of the stream; one without rows does not count."""
     if monitor is None or not monitor.n_monitored:
         return past
     return (*past, MonitoringRun(n_rows, alarm_in_stream(monitor, n_rows)))[-MOST_RUNS:]
@@ -33,17 +33,17 @@ def alarm_in_stream(monitor: LabelShiftMonitor, n_rows: int) -> int | None:
 
 
 def monitoring_runs_of(state: Any, n_rows: int) -> tuple[MonitoringRun, ...]:
-    """Return the past watches that a state holds, in order; states from before they were kept hold none."""
+    """Return the past runs that a state holds, in order."""
     found = []
     if not isinstance(state, list) or len(state) > MOST_RUNS:
-        raise InvalidStateError(f"this state is damaged: past watches are a list of {MOST_RUNS} at most")
+        raise InvalidStateError(f"this state is damaged: monitoring runs are a list of {MOST_RUNS} at most")
     last = 0
     for item in state:
         whole = isinstance(item, list) and len(item) == 2 and type(item[0]) is int
         if not whole or not last <= item[0] <= n_rows:
-            raise InvalidStateError("this state is damaged: past watches end one after the other, within the stream")
+            raise InvalidStateError("this state is damaged: monitoring runs end one after the other, within the stream")
         if item[1] is not None and (type(item[1]) is not int or not 1 <= item[1] <= max(item[0], 1)):
-            raise InvalidStateError("this state is damaged: a past watch cannot alarm after its end")
+            raise InvalidStateError("this state is damaged: a monitoring run cannot alarm after its end")
         last = item[0]
         found.append(MonitoringRun(*item))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Say how good the decisions are before any label has come: precision, recall, F1, alerts and cost."""
+"""Estimate how good the decisions are before any label has come: precision, recall, F1, alerts and cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from obil.serving.calibrators import Calibrator
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import logits_of
 
-# Expected from posteriors; known from labels; labels for the alerts and posteriors for what was missed, or the
-# other way round; counted, as alerts are.
+# Expected from posteriors; known from labels; labels for the alerts and posteriors for what was missed, or
+# the reverse; counted, as alerts are.
 Source: TypeAlias = Literal["expected", "labels", "both", "counted"]
 
 
@@ -41,15 +41,15 @@ class Performance:
     recall: Estimate
     f1: Estimate
     alert_rate: Estimate
-    cost: Estimate | None  # a row; None where no costs are given
+    cost: Estimate | None  # per row; None where no costs are given
     level: float  # of the intervals
-    trusted: bool  # False where a monitor objects to the stream: what is expected then need not hold
-    n_rows: float  # decided rows it speaks of, each counted by how recent it is; 0 for now
+    trusted: bool  # False after the monitor's alarm: what is expected then need not hold
+    n_rows: float  # decided rows it is about, each counted by how recent it is; 0 for now
     n_labels: float  # effective number of labels among them
     one_class_labels: bool = False  # whether all labels are of one class though others were to be expected
 
     def describe(self) -> str:
-        """Return it as one sentence.
+        """Return one sentence.
 
         >>> sure = Estimate(0.5, 0.5, 0.5, "counted")
         >>> Performance(sure, sure, sure, sure, None, 0.9, True, 0.0, 0.0).describe()
@@ -58,21 +58,27 @@ class Performance:
         if np.isnan(self.alert_rate.value):
             return "No rows yet."
         when = f"Over the last {self.n_rows:,.0f} rows or so" if self.n_rows else "Now"
-        shares = {"precision": self.precision, "recall": self.recall, "F1": self.f1, "alerts": self.alert_rate}
-        parts = [_in_words(name, one) for name, one in shares.items()]
-        if self.cost is not None:
-            one = self.cost
-            parts.append(f"cost a row {one.value:.3g} ({one.low:.3g} to {one.high:.3g}, {one.source})")
-        doubt = "" if self.trusted else "; the stream is not what the model knows, so do not trust what is expected"
+        parts = ", ".join(_figure_text(name, one) for name, one in self.figures())
+        return "; ".join([f"{when}: {parts}", *self.doubts()]) + "."
+
+    def figures(self) -> list[tuple[str, Estimate]]:
+        """Return every figure with its name."""
+        found = [("precision", self.precision), ("recall", self.recall), ("F1", self.f1), ("alerts", self.alert_rate)]
+        return found if self.cost is None else [*found, ("cost per row", self.cost)]
+
+    def doubts(self) -> list[str]:
+        """Return why the figures may not hold."""
+        found = [] if self.trusted else ["the monitor has alarmed, so do not trust what is expected"]
         if self.one_class_labels:
-            doubt += "; all labels are of one class where others were to be expected, so do not trust what they say"
-        return f"{when}: {', '.join(parts)}{doubt}."
+            found.append("all labels are of one class where others were to be expected, so do not trust them")
+        return found
 
 
-def _in_words(name: str, one: Estimate) -> str:
+def _figure_text(name: str, one: Estimate) -> str:
     if np.isnan(one.value):
         return f"{name} undefined"
-    return f"{name} {100 * one.value:.3g} % ({100 * one.low:.3g} to {100 * one.high:.3g}, {one.source})"
+    unit, scale = ("", 1) if name == "cost per row" else (" %", 100)
+    return f"{name} {scale * one.value:.3g}{unit} ({scale * one.low:.3g} to {scale * one.high:.3g}, {one.source})"
 
 
 def performance_now(
@@ -111,7 +117,7 @@ def performance_now(
     variance = np.nan_to_num(model.calibrator.variance_of(under))
     changes = []
     for k, ends in enumerate(point.own_ends(variance[:n_classes])):
-        moved = np.stack([point.figures(_with_share(point.prior, k, end), rates) for end in ends])
+        moved = np.stack([point.figures(_with_class_prior(point.prior, k, end), rates) for end in ends])
         # so weighted, the classes' moves add up to the covariance of a Dirichlet: to one move if there are two
         changes.append(np.sqrt(1.0 - point.prior[k]) * (moved - value))
     for axis in point.z * _principal_axes(held_out.rates_covariance(rates)):
@@ -147,30 +153,30 @@ def performance_over_window(
     labels = [tally.labelled(alerted=alerted) for alerted in (True, False)]
     expected = np.array([part.positives / part.total if part.total else 0.0 for part in parts])
     by_label = _has_enough(labels, expected) & (totals > 0.0)
-    shares = np.where(by_label, [one.share for one in labels], expected)  # (2,) of positives: alerted, quiet
+    rates = np.where(by_label, [one.rate for one in labels], expected)  # (2,) of positives: alerted, quiet
 
-    def figures(positive_shares: FloatArray) -> FloatArray:
-        positives = totals * positive_shares
+    def figures(positive_rates: FloatArray) -> FloatArray:
+        positives = totals * positive_rates
         (hits, misses), (false_alarms, quiet) = positives / n_rows, (totals - positives) / n_rows
         return point.figures_of(np.array([hits, false_alarms, misses, quiet]))
 
     def shifted(logit_shift: FloatArray) -> FloatArray:
-        """Return the figures with the expected shares moved on the logit scale; labels do not move with them."""
-        return figures(np.where(by_label, shares, expit(logits_of(shares) + np.nan_to_num(logit_shift))))
+        """Return the figures with the expected rates moved on the logit scale; labels do not move with them."""
+        return figures(np.where(by_label, rates, expit(logits_of(rates) + np.nan_to_num(logit_shift))))
 
-    value = figures(shares)
-    centre = logits_of(held_out.stream_shares(held_out.ratios, point.prior, point.positive))
+    value = figures(rates)
+    centre = logits_of(held_out.stream_rates(held_out.ratios, point.prior, point.positive))
 
     def under(moved: Calibrator) -> FloatArray:
         ratios = moved.apply(held_out.scores)
         found = held_out.prior_of(ratios)
-        shift = logits_of(held_out.stream_shares(ratios, found, point.positive)) - centre
+        shift = logits_of(held_out.stream_rates(ratios, found, point.positive)) - centre
         return logits_of(np.concatenate([found, shifted(shift)]))
 
     variance = np.nan_to_num(model.calibrator.variance_of(under))
     slopes = np.array([_logit_slope(part) for part in parts])
     ends = logits_of(point.own_ends(variance[:n_classes])[point.positive])
-    # The prior of now may have just changed; that of the remembered rows is as sure as those rows can make it:
+    # The current prior may have just changed; that of the remembered rows is as certain as those rows can make it:
     # half of them, for each posterior knows only the rows before it.
     limit = point.z / np.sqrt(_information(parts) / 2.0)
     moves = np.clip(ends - logits_of(point.prior)[point.positive], -limit, limit)
@@ -179,11 +185,11 @@ def performance_over_window(
     changes = [np.stack([shifted(move * slopes) for move in moves]) - value]
     for j, part in enumerate(parts):
         if by_label[j]:
-            ends = _share_ends(labels[j], level)
+            ends = _rate_ends(labels[j], level)
         else:  # what happened differs from what was to be expected
             spread = point.z * np.sqrt(part.noise) / part.total if part.total else 0.0
             ends = np.clip([expected[j] - spread, expected[j] + spread], 0.0, 1.0)
-        changes.append(np.stack([figures(np.where(np.arange(2) == j, end, shares)) for end in ends]) - value)
+        changes.append(np.stack([figures(np.where(np.arange(2) == j, end, rates)) for end in ends]) - value)
     alerts_by: Source = "labels" if by_label[0] else "expected"
     all_by: Source = alerts_by if by_label[0] == by_label[1] else "both"
     return point.performance(
@@ -206,7 +212,7 @@ class _Point:
     interval: FloatArray  # (K, 2)
     positive: int
     cost_range: tuple[float, float]
-    cost_shares: FloatArray | None  # (4,) of hits, false alarms, misses and quiet, from 0 to 1
+    cost_weights: FloatArray | None  # (4,) of hits, false alarms, misses and quiet, from 0 to 1
     level: float
 
     @classmethod
@@ -249,7 +255,7 @@ class _Point:
         return float(ndtri((1.0 + self.level) / 2.0))
 
     def figures(self, prior: FloatArray, rates: FloatArray) -> FloatArray:
-        """Return the figures (5,) of a stream with this prior (K,) that alerts these shares of the classes, (K,)."""
+        """Return the figures (5,) of a stream with this prior (K,) that alerts these fractions of the classes, (K,)."""
         alerts, quiet = prior * rates, prior * (1.0 - rates)
         rest = np.arange(len(prior)) != self.positive
         return self.figures_of(
@@ -259,10 +265,10 @@ class _Point:
     def figures_of(self, masses: FloatArray) -> FloatArray:
         """Return precision, recall, F1, alert rate and cost, (5,), of hits, false alarms, misses and quiet rows, (4,).
 
-        The cost is a share of the way from the least to the most that a row can cost.
+        The cost is scaled: 0 is the least, 1 the most that a row can cost.
         """
         hits, false_alarms, misses, _ = masses
-        cost = 0.0 if self.cost_shares is None else masses @ self.cost_shares
+        cost = 0.0 if self.cost_weights is None else masses @ self.cost_weights
         above = np.array([hits, hits, 2.0 * hits, hits + false_alarms, cost])
         below = np.array([hits + false_alarms, hits + misses, 2.0 * hits + false_alarms + misses, 1.0, 1.0])
         return np.asarray(np.divide(above, below, out=np.full(5, np.nan), where=below > 0.0))
@@ -311,23 +317,23 @@ class _Point:
             recall=recall,
             f1=f1,
             alert_rate=alert_rate,
-            cost=None if self.cost_shares is None else self._in_money(cost),
+            cost=None if self.cost_weights is None else self._in_money(cost),
             level=self.level,
             trusted=bool(trusted),
             n_rows=n_rows,
             n_labels=n_labels,
         )
 
-    def _in_money(self, share: Estimate) -> Estimate:
+    def _in_money(self, scaled: Estimate) -> Estimate:
         least, most = self.cost_range
-        value, low, high = (least + (most - least) * one for one in (share.value, share.low, share.high))
-        return Estimate(value, low, high, share.source)
+        value, low, high = (least + (most - least) * one for one in (scaled.value, scaled.low, scaled.high))
+        return Estimate(value, low, high, scaled.source)
 
 
-def _with_share(prior: FloatArray, k: int, share: float) -> FloatArray:
-    """Return the prior with class k at a share, and the others in proportion, (K,)."""
-    moved: FloatArray = prior * ((1.0 - share) / np.delete(prior, k).sum())  # 1 - prior[k] may round to 0
-    moved[k] = share
+def _with_class_prior(prior: FloatArray, k: int, probability: float) -> FloatArray:
+    """Return the prior with class k at a probability, and the others in proportion, (K,)."""
+    moved: FloatArray = prior * ((1.0 - probability) / np.delete(prior, k).sum())  # 1 - prior[k] may round to 0
+    moved[k] = probability
     return moved
 
 
@@ -339,13 +345,13 @@ def _principal_axes(covariance: FloatArray) -> FloatArray:
 
 
 def _logit_slope(part: Part) -> float:
-    """Return how far the logit of the expected share of positives moves with that of the prior."""
+    """Return how far the logit of the expected rate of positives moves with that of the prior."""
     doubt = part.positives * (part.total - part.positives)
     return part.slope * part.total / doubt if doubt > 0.0 else 0.0
 
 
 def _information(parts: Sequence[Part]) -> float:
-    """Return what rows tell of the logit of a prior they share: the sum of (posterior - mean posterior)^2."""
+    """Return what rows tell of the logit of their common prior: the sum of (posterior - mean posterior)^2."""
     total, positives = sum(part.total for part in parts), sum(part.positives for part in parts)
     return max(positives - sum(part.slope for part in parts) - positives**2 / total, 1e-9)
 
@@ -372,12 +378,12 @@ def _has_enough(labels: Sequence[LabelledPart], expected: FloatArray) -> npt.NDA
     would have been if things were as expected.
     """
     alerted, quiet = labels
-    missed = quiet.n_effective * np.fmax(quiet.share, expected[1])
+    missed = quiet.n_effective * np.fmax(quiet.rate, expected[1])
     return np.array([alerted.n_effective >= ENOUGH_LABELS, missed >= ENOUGH_LABELS])
 
 
-def _share_ends(labelled: LabelledPart, level: float) -> FloatArray:
-    """Return the ends of the Jeffreys interval of a share, (2,)."""
+def _rate_ends(labelled: LabelledPart, level: float) -> FloatArray:
+    """Return the ends of the Jeffreys interval of a rate, (2,)."""
     tail = (1.0 - level) / 2.0
-    positives = labelled.n_effective * labelled.share
+    positives = labelled.n_effective * labelled.rate
     return np.asarray(betaincinv(positives + 0.5, labelled.n_effective - positives + 0.5, [tail, 1.0 - tail]))

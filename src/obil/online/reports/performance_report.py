@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from obil.arrays import FloatArray
 from obil.bayes.costs import Costs
-from obil.online.reports.performance import Performance, performance_now, performance_over_window
+from obil.online.reports.performance import Estimate, Performance, performance_now, performance_over_window
 from obil.online.state.outcome_tally import OutcomeTally
+from obil.readable import Table, as_html, as_text
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import calibration_variance, widen
 
@@ -26,8 +27,23 @@ class PerformanceReport(NamedTuple):
     window: Performance
 
     def describe(self) -> str:
-        """Return both in words."""
+        """Return a sentence on each."""
         return f"{self.now.describe()} {self.window.describe()}"
+
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> Table:
+        rows = [
+            (name, *_cells(now, name), *_cells(window, name))
+            for (name, now), (_, window) in zip(self.now.figures(), self.window.figures(), strict=True)
+        ]
+        title = f"Performance, with {100 * self.now.level:.3g} % intervals"
+        header = ("", "now", "interval", "from", f"last {self.window.n_rows:,.0f} rows", "interval", "from")
+        return Table(title, header, rows, self.now.doubts())
 
 
 def performance_report(
@@ -64,3 +80,11 @@ def with_calibration_spread(
     if interval is None:
         return None
     return widen(prior, interval, calibration_variance(model.calibrator, model.holdout_, prior), level=level)
+
+
+def _cells(one: Estimate, name: str) -> tuple[str, str, str]:
+    if math.isnan(one.value):
+        return "undefined", "", ""
+    if name == "cost per row":
+        return f"{one.value:.3g}", f"{one.low:.3g} to {one.high:.3g}", one.source
+    return f"{100 * one.value:.3g} %", f"{100 * one.low:.3g} to {100 * one.high:.3g} %", one.source

@@ -32,7 +32,7 @@ LARGEST_NUMBER = 2**53  # of rows or of bytes
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything the next run needs in order to go on as if there had been no break."""
+    """Everything the next run needs to continue as if there had been no break."""
 
     model: str  # sha256 of the model's manifest
     header: list[str]  # of the output
@@ -102,7 +102,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any], *, name: str) -> OnlineClassifier:
-    """Return a classifier with the settings of `fresh` that goes on where `saved` stopped.
+    """Return a classifier with the settings of `fresh` that continues where `saved` stopped.
 
     Only what was counted and remembered is taken from the file, and checked where it is read; everything else has to be
     what `fresh` was made with, so that a hostile file has nothing to choose.
@@ -111,10 +111,10 @@ def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any]
     tracker = saved.get("tracker")
     if not isinstance(tracker, Mapping) or not isinstance(tracker.get("memory"), Mapping):
         raise InvalidStateError(f"{name} is damaged: it holds no tracker")
-    for part, words in (("classes", "set of classes"), ("positive", "positive class")):
+    for part, meaning in (("classes", "set of classes"), ("positive", "positive class")):
         if saved.get(part) != own[part]:
             raise InvalidStateError(
-                f"{name} belongs to another {words}: {saved.get(part)!r:.60}, not {own[part]!r:.60}"
+                f"{name} belongs to another {meaning}: {saved.get(part)!r:.60}, not {own[part]!r:.60}"
             )
     settings = tracker.get("settings")
     if tracker.get("tracker") != own["tracker"]["tracker"]:

@@ -12,9 +12,9 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
 
 START_LENGTH = 8  # rows of a bucket before the first merge: a stream of 100 rows has a history too
-MOST_BUCKETS, FEWEST_BUCKETS = 128, 8  # more could not be told apart in a picture
+MOST_BUCKETS, FEWEST_BUCKETS = 128, 8  # more could not be distinguished in a plot
 MOST_NUMBERS = 800  # in all full buckets together: about 8 kB of JSON
-DIGITS = 5  # of what a full bucket holds: more than a picture or a split of the stream can use
+DIGITS = 5  # of what a full bucket holds: more than a plot or a split of the stream can use
 LARGEST_COUNT = 2**53
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -26,17 +26,17 @@ class Bucket(NamedTuple):
 
     first_row: int  # counted from 0
     n_rows: int
-    shares: tuple[float, ...]  # (K,) mean posterior of each class: the share that the decisions reckoned with
+    prevalence: tuple[float, ...]  # (K,) mean posterior of each class
     threshold: float | None  # mean log threshold; None where a cost matrix decides, or no threshold met the policy
     alerts: int
-    log_evidence: float | None  # against label shift after its last row; None where nothing watches
+    log_evidence: float | None  # against label shift after its last row; None without a monitor
 
 
 class StreamHistory:
     """At most 128 buckets of rows, of equal length, and the one being filled.
 
     A bucket holds the mean *posterior* of each class, and not the mean prior: once labels decide, the prior a row is
-    decided with depends on the row, and the mean of such priors is no share of anything. A mean posterior also moves
+    decided with depends on the row, and the mean of such priors is no prevalence. A mean posterior also moves
     at once when the stream does, whereas a prior follows.
 
     Single rows and batches, however cut, leave the same bits: sums run row by row, and the evidence of a bucket is that
@@ -46,7 +46,7 @@ class StreamHistory:
     >>> history = StreamHistory(2)
     >>> history.add([[0.9, 0.1], [0.7, 0.3]], [1.0, 3.0], [False, True], log_evidence=[0.5])
     >>> history.buckets()[0]
-    Bucket(first_row=0, n_rows=2, shares=(0.8, 0.2), threshold=2.0, alerts=1, log_evidence=0.5)
+    Bucket(first_row=0, n_rows=2, prevalence=(0.8, 0.2), threshold=2.0, alerts=1, log_evidence=0.5)
     """
 
     __slots__ = (
@@ -104,14 +104,14 @@ class StreamHistory:
 
     def add(
         self,
-        shares: npt.ArrayLike,
+        prevalence: npt.ArrayLike,
         thresholds: npt.ArrayLike | None,
         alerts: npt.ArrayLike,
         *,
         log_evidence: npt.ArrayLike | None = None,
     ) -> None:
         """Take in decided rows: posteriors (n, K), log thresholds (n,), alerts (n,), the evidence at their `ends`."""
-        rows, flags = np.asarray(shares, dtype=np.float64), np.asarray(alerts, dtype=np.bool_)
+        rows, flags = np.asarray(prevalence, dtype=np.float64), np.asarray(alerts, dtype=np.bool_)
         ends = self.ends(len(rows))
         limits = None if thresholds is None else np.asarray(thresholds, dtype=np.float64)
         evidence = [None] * len(ends) if log_evidence is None else np.asarray(log_evidence, dtype=np.float64).tolist()
@@ -136,16 +136,16 @@ class StreamHistory:
             first = end
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit, as plain JSON values: under 10 kB for up to 30 classes."""
-        names = ("shares", "thresholds", "alerts", "log_evidence")
+        """Return everything needed to continue bit for bit, as plain JSON values: under 10 kB for up to 30 classes."""
+        names = ("prevalence", "thresholds", "alerts", "log_evidence")
         columns = list(zip(*self._full, strict=True)) or [()] * len(names)
         full = {name: list(column) for name, column in zip(names, columns, strict=True)}
         return {
             "length": self._length,
-            "full": full | {"shares": [list(shares) for shares in full["shares"]]},
+            "full": full | {"prevalence": [list(prevalence) for prevalence in full["prevalence"]]},
             "open": {
                 "rows": self._in_open,
-                "shares": list(self._sums),
+                "prevalence": list(self._sums),
                 "threshold": self._threshold_sum,
                 "thresholds": self._n_thresholds,
                 "alerts": self._alerts,
@@ -155,13 +155,13 @@ class StreamHistory:
 
     @classmethod
     def from_state(cls, n_classes: int, state: Any) -> Self:
-        """Return a history that goes on exactly where the one that made `state` stopped."""
+        """Return a history that continues exactly where the one that made `state` stopped."""
         history = cls(n_classes)
         try:
             length, full, last = state["length"], state["full"], state["open"]
-            columns = [full[name] for name in ("shares", "thresholds", "alerts", "log_evidence")]
+            columns = [full[name] for name in ("prevalence", "thresholds", "alerts", "log_evidence")]
             sizes = {len(column) for column in columns}
-            parts = [last[name] for name in ("shares", "threshold", "alerts", "log_evidence")]
+            parts = [last[name] for name in ("prevalence", "threshold", "alerts", "log_evidence")]
             n_open, n_thresholds = last["rows"], last["thresholds"]
         except (KeyError, TypeError, IndexError):
             raise InvalidStateError("a history holds 'length', 'full' and 'open', each whole") from None
@@ -171,20 +171,20 @@ class StreamHistory:
         n_full = sizes.pop()
         _require(n_full < history._most and (length == START_LENGTH or n_full >= history._most // 2))
         for number, values in enumerate([*zip(*columns, strict=True), tuple(parts)]):
-            shares, threshold, alerts, log_evidence = values
+            prevalence, threshold, alerts, log_evidence = values
             is_open = number == n_full
             n_rows = n_open if is_open else length
-            _require(isinstance(shares, list) and len(shares) == n_classes and all(map(_is_number, shares)))
-            total = sum(shares) / n_rows if is_open and n_rows else sum(shares)
-            _require(all(share >= 0.0 for share in shares) and abs(total - (n_rows > 0)) <= 1e-4)
+            _require(isinstance(prevalence, list) and len(prevalence) == n_classes and all(map(_is_number, prevalence)))
+            total = sum(prevalence) / n_rows if is_open and n_rows else sum(prevalence)
+            _require(all(one >= 0.0 for one in prevalence) and abs(total - (n_rows > 0)) <= 1e-4)
             _require(_is_number(threshold) or (threshold is None and not is_open))
             _require(log_evidence is None or _is_number(log_evidence))
             _require(_is_count(alerts) and alerts <= n_rows)
         history._length = length
         history._full = [
-            (tuple(map(float, shares)), None if threshold is None else float(threshold), alerts,
+            (tuple(map(float, prevalence)), None if threshold is None else float(threshold), alerts,
              None if evidence is None else float(evidence))
-            for shares, threshold, alerts, evidence in zip(*columns, strict=True)
+            for prevalence, threshold, alerts, evidence in zip(*columns, strict=True)
         ]  # fmt: skip
         history._sums, history._threshold_sum = list(map(float, parts[0])), float(parts[1])
         history._alerts = parts[2]

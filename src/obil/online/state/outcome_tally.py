@@ -12,7 +12,7 @@ from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
 
 MEMORY = 5_000.0  # rows
-ENOUGH_LABELS = 30.0  # alerts, or misses, that labels have to speak for before they replace what is expected
+ENOUGH_LABELS = 30.0  # alerts, or misses, that labels have to stand for before they replace what is expected
 LARGEST_COUNT = 2**53
 
 _FLOATS, _FLAGS = np.dtype(np.float64), np.dtype(np.bool_)
@@ -30,7 +30,7 @@ class Part(NamedTuple):
 class LabelledPart(NamedTuple):
     """What labels say about a part of the rows; each stands for the rows that could have been asked for instead."""
 
-    share: float  # of positives
+    rate: float  # of positives
     n_effective: float  # how many equally weighted, fresh labels it rests on
 
 
@@ -38,7 +38,7 @@ class OutcomeTally:
     """Sums over the decided rows that forget: a row counts (1 - 1 / memory) ^ (rows decided since).
 
     A label counts with the age of the row it belongs to and the rows it stands for, 1 / propensity, so that
-    labels and posteriors speak of the same rows. The state has a fixed size.
+    labels and posteriors are about the same rows. The state has a fixed size.
 
     >>> tally = OutcomeTally()
     >>> tally.add([0.9, 0.2], [True, False])
@@ -86,7 +86,7 @@ class OutcomeTally:
         weight, squared = negatives + positives, negatives_squared + positives_squared
         if weight <= 0.0 or squared <= 0.0:
             return LabelledPart(math.nan, 0.0)
-        # labels of rows long gone are few in weight, however many they were: they do not speak for these rows
+        # labels of rows long gone are few in weight, however many they were: they do not stand for these rows
         return LabelledPart(positives / weight, min(weight**2 / squared, weight))
 
     def add(self, posteriors: npt.ArrayLike, alerts: npt.ArrayLike, *, priors: npt.ArrayLike | None = None) -> None:
@@ -94,11 +94,9 @@ class OutcomeTally:
 
         Without the `priors` decided with, P(positive) (n,), nothing is known of how far they lagged.
         """
-        # one row is looked at in a tenth of the time the array checks take
-        if not _is_one_row(posteriors, alerts):
-            posteriors, alerts = _checked(posteriors, alerts)
-        before = posteriors if priors is None else _checked(priors, alerts)[0]
-        self.add_checked(*map(np.ascontiguousarray, (posteriors, alerts, before)))
+        rows, flags = _checked(posteriors, alerts)
+        before = rows if priors is None else _checked(priors, flags)[0]
+        self.add_checked(np.ascontiguousarray(rows), flags, np.ascontiguousarray(before))
 
     def add_checked(self, posteriors: FloatArray, alerts: npt.NDArray[np.bool_], priors: FloatArray) -> None:
         """Do what `add` does with contiguous arrays that were checked already."""
@@ -119,7 +117,7 @@ class OutcomeTally:
         age
             How many rows were decided after it.
         """
-        share = require_in("propensity", propensity, 1e-9, 1.0)
+        chance = require_in("propensity", propensity, 1e-9, 1.0)
         if not _is_count(age):
             raise InvalidInputError(f"age must be a whole number of rows, got {age!r:.40}")
         if sign not in (1, -1):
@@ -128,13 +126,13 @@ class OutcomeTally:
         for name, flag in flags:
             if not isinstance(flag, bool | np.bool_):
                 raise InvalidInputError(f"{name} must be true or false, got {flag!r:.40}")
-        weight = self._kept ** int(age) / share
+        weight = self._kept ** int(age) / chance
         cell = self._labels[int(alert), int(positive)]
         # never below 0: what was added and taken back may differ in the last bit
         cell[:] = np.maximum(cell + sign * np.array([weight, weight**2]), 0.0)
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit, as plain JSON values."""
+        """Return everything needed to continue bit for bit, as plain JSON values."""
         return {
             "kind": "outcome_tally",
             "memory": self._memory,
@@ -146,7 +144,7 @@ class OutcomeTally:
 
     @classmethod
     def from_state(cls, state: Any) -> Self:
-        """Return a tally that goes on exactly where the one that made `state` stopped."""
+        """Return a tally that continues exactly where the one that made `state` stopped."""
         if not isinstance(state, Mapping) or state.get("kind") != "outcome_tally":
             raise InvalidStateError("this is not the state of an outcome tally")
         memory, seen = state.get("memory"), state.get("seen")
@@ -161,7 +159,7 @@ class OutcomeTally:
         tally._seen = seen
         tally._sums[...] = _restored(state, "sums", tally._sums.shape)
         tally._labels[...] = _restored(state, "labels", tally._labels.shape)
-        surprise = state.get("surprise", 0.0)  # states from before it was kept know of none
+        surprise = state.get("surprise")
         most = min(float(seen), tally._memory) * (1.0 + 1e-6) + 1e-6
         totals, positives, slopes, noise = tally._sums.T
         rounding = 1e-9 * most
@@ -173,17 +171,6 @@ class OutcomeTally:
         if (noise > slopes + rounding).any():
             raise InvalidStateError("the noise of a tally cannot exceed its slope")
         return tally
-
-
-def _is_one_row(posteriors: object, alerts: object) -> bool:
-    return (
-        isinstance(posteriors, np.ndarray)
-        and isinstance(alerts, np.ndarray)
-        and posteriors.shape == alerts.shape == (1,)
-        and posteriors.dtype == _FLOATS
-        and alerts.dtype == _FLAGS
-        and 0.0 <= posteriors.item() <= 1.0
-    )
 
 
 def _checked(posteriors: npt.ArrayLike, alerts: npt.ArrayLike) -> tuple[FloatArray, npt.NDArray[np.bool_]]:

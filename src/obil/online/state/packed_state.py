@@ -18,7 +18,7 @@ MAGIC = b"obil2"
 MARK = "~"  # where a number stood, or numbers of a shape; before a text that begins with one
 MILLION = 1e6  # a number of at most six decimal places, and not large, is kept as a whole one
 # what most states hold anyway; it belongs to the format, so it never changes
-WORDS = (
+DICTIONARY = (
     b'{"format":2,"kind":"online_classifier","classes":[0,1],"positive":1,"policy":{"name":"cost","matrix":"~2,'
     b'2","classes":null},"rows":100,"tracker":{"tracker":"SafeTracker","settings":{"prior":"~2","view_reference":{"e'
     b'xpected":[[]],"sensitivity":"~1,12","noise":[],"least_information":"~1,1"},"lead":"slow","start_weights":'
@@ -39,8 +39,8 @@ WORDS = (
     b'","n_classes":2,"horizon":10000,"unlabeled_as":null,"next_row":100,"log_ratios":[],"alerts":"","ids":[],"label'
     b's":[],"counts":{"labelled":0,"unknown":0,"repeated":0,"replaced":0,"unlabeled":0,"superseded":0}},"tally":{"'
     b'kind":"outcome_tally","memory":"~","seen":100,"sums":"~2,4","surprise":"~","labels":"~2,2,2"},"history":{'
-    b'"length":8,"full":{"shares":"~12,2","thresholds":"~12","alerts":[1,0,1,0,0,0,0,0,0,0,1,1],"log_evidence":'
-    b'"~12"},"open":{"rows":4,"shares":"~2","threshold":"~","thresholds":4,"alerts":0,"log_evidence":"~"}},"lab'
+    b'"length":8,"full":{"prevalence":"~12,2","thresholds":"~12","alerts":[1,0,1,0,0,0,0,0,0,0,1,1],"log_evidence":'
+    b'"~12"},"open":{"rows":4,"prevalence":"~2","threshold":"~","thresholds":4,"alerts":0,"log_evidence":"~"}},"lab'
     b'els_since_alarm":[0,0],"model_since":0,"monitoring_runs":[],"one_class_labels":{"mixed":false,"label":null,"'
     b'labels":0,"log_ratios":[]}}'
 )
@@ -55,7 +55,7 @@ def pack_stream(online: OnlineClassifier) -> bytes:
 
 
 def unpack_stream(model: Any, data: bytes) -> OnlineClassifier:
-    """Return a classifier that goes on exactly where the packed one stopped."""
+    """Return a classifier that continues exactly where the packed one stopped."""
     return OnlineClassifier.from_state(model, unpack_state(data))
 
 
@@ -86,7 +86,7 @@ def pack_state(state: Mapping[str, Any]) -> bytes:
         return MARK + value if isinstance(value, str) and value.startswith(MARK) else value
 
     text = json.dumps(put_aside(state), separators=(",", ":")).encode()
-    deflater = zlib.compressobj(6 if len(text) + 8 * len(numbers) < LARGE else 4, zdict=WORDS)
+    deflater = zlib.compressobj(6 if len(text) + 8 * len(numbers) < LARGE else 4, zdict=DICTIONARY)
     return MAGIC + deflater.compress(_as_bytes(np.array(numbers, dtype="<f8")) + text) + deflater.flush()
 
 
@@ -172,7 +172,7 @@ def _planes(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 
 
 def _inflated(data: bytes) -> bytes:
-    inflater = zlib.decompressobj(zdict=WORDS)
+    inflater = zlib.decompressobj(zdict=DICTIONARY)
     raw = inflater.decompress(data, LARGEST)
     if not inflater.eof or inflater.unused_data:
         raise ValueError

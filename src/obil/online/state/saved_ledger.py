@@ -92,7 +92,7 @@ def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool,
     """Return whether there was a row at all, the numbers of the remembered ones, their log ratios and alerts."""
     alerts, values, end = state["alerts"], state["log_ratios"], state["next_row"]
     if not isinstance(alerts, str) or set(alerts) - {"0", "1"}:
-        _damaged("alerts must be a text of 0 and 1, one a row")
+        _damaged("alerts must be a text of 0 and 1, one per row")
     n = len(alerts)
     if n > horizon:
         _damaged(f"{n} rows are more than the horizon of {horizon}")

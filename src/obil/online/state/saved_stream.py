@@ -40,15 +40,17 @@ class SavedStream(NamedTuple):
 
 
 def read_stream(model: RatioModel, state: Any) -> SavedStream:
-    """Return the parts that made `state`, each going on exactly where it stopped, if they fit the model."""
+    """Return the parts that made `state`, each continuing exactly where it stopped, if they fit the model."""
     n_rows, positive = _heading(model, state)
     with refused_as_damaged():
         tracker, ledger = restore_tracker(state["tracker"]), LabelLedger.from_state(state["labels"])
-        tally, watched = OutcomeTally.from_state(state["tally"]), state["monitor"]
+        tally, monitored = OutcomeTally.from_state(state["tally"]), state["monitor"]
         history = StreamHistory.from_state(model.n_classes, state["history"])
         since_alarm, model_since = list(state["labels_since_alarm"]), state["model_since"]
-        monitor = None if watched is None else LabelShiftMonitor.from_state(monitor_reference(model), watched)
+        monitor = None if monitored is None else LabelShiftMonitor.from_state(monitor_reference(model), monitored)
         policy = policy_from_json(state["policy"])
+        runs = monitoring_runs_of(state["monitoring_runs"], n_rows)
+        one_class = OneClassLabels.from_state(model.n_classes, state["one_class_labels"])
     for name, part in (("tracker", tracker), ("labels", ledger)):
         if part.n_classes != model.n_classes:
             raise InvalidStateError(f"the {name} have {part.n_classes} classes, the model {model.n_classes}")
@@ -72,8 +74,8 @@ def read_stream(model: RatioModel, state: Any) -> SavedStream:
         history=history,
         labels_since_alarm=since_alarm,
         model_since=min(model_since, n_rows),
-        monitoring_runs=monitoring_runs_of(state.get("monitoring_runs", []), n_rows),
-        one_class_labels=OneClassLabels.from_state(model.n_classes, state.get("one_class_labels")),
+        monitoring_runs=runs,
+        one_class_labels=one_class,
     )
 
 
@@ -89,7 +91,7 @@ def refused_as_damaged() -> Iterator[None]:
 
 
 def _heading(model: RatioModel, state: Any) -> tuple[int, int | None]:
-    """Return how many rows a state speaks of, and the number of its positive class."""
+    """Return how many rows a state has, and the number of its positive class."""
     if isinstance(state, Mapping) and state.get("kind") == "obil_stream":
         raise InvalidStateError('this is the state of an `obil stream`: its online classifier is state["online"]')
     if not isinstance(state, Mapping) or state.get("kind") != KIND:

@@ -35,7 +35,7 @@ class StreamRecord:
 
     >>> record = StreamRecord(OutcomeTally(), StreamHistory(2), positive=1)
     >>> record.add_one(np.zeros(2), np.array([0.75, 0.25]), 1.0, False)
-    >>> record.tally.n_seen, record.history.buckets()[0].shares
+    >>> record.tally.n_seen, record.history.buckets()[0].prevalence
     (1, (0.75, 0.25))
     """
 
@@ -43,7 +43,7 @@ class StreamRecord:
 
     def __init__(self, tally: OutcomeTally, history: StreamHistory, *, positive: int | None) -> None:
         self._tally, self._history = tally, history
-        self._positive = positive  # the class that the tally speaks of; without one it stays empty
+        self._positive = positive  # the class that the tally counts; without one it stays empty
         self._rows: list[tuple[list[float], list[float], float | None, bool, float | None]] = []  # as in add_one
         self._labels: list[_Label] = []
         nothing = np.empty((0, history.n_classes))
