@@ -2,6 +2,7 @@
 PYTHON ?= python3
 EXTRAS ?= data,dev,experiments
 BIN := .venv/bin
+WORKERS ?= 2
 PYTEST_MARKS := $(if $(filter all,$(EXTRAS)),,-m "not slow")
 
 .PHONY: demo serve-demo test test-crash check bench bench-service bench-spark experiments reproduce clean
@@ -13,7 +14,7 @@ serve-demo: .venv/.installed-data,service
 	$(BIN)/obil serve-demo
 
 test: .venv/.installed-$(EXTRAS)
-	$(BIN)/pytest $(PYTEST_MARKS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_MARKS)
 
 # Kills the service again and again under load and counts what was lost; minutes, so not part of `test`.
 test-crash: .venv/.installed-all
