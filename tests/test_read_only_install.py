@@ -21,10 +21,10 @@ for place in (folder, folder / "trackers", pathlib.Path.home()):
     except OSError:
         continue
     raise SystemExit(f"could write to {place}: this run proves nothing")
-from obil.trackers import BayesBank
-bank = BayesBank(.05)
-bank.update_many([[0.0, -3.0]] * 50)
-assert 0.0 < bank.prior[1] < 0.05, bank.prior
+from obil.trackers import OnlineEM  # the smallest kernel: it is compiled here, and thrown away
+tracker = OnlineEM(.05)
+tracker.update_many([[0.0, -3.0]] * 50)
+assert 0.0 < tracker.prior[1] < 0.05, tracker.prior
 print("tracked")
 """
 
