@@ -45,8 +45,8 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
         "bookkeeping": lambda: [online._decide_row(ratios, None, None) for ratios in rows.log_ratios],
         "bookkeeping_fbeta": lambda: [by_table._decide_row(ratios, None, None) for ratios in rows.log_ratios],
         "everything": lambda: [
-            everything._decide_row(ratios, opinions, None)
-            for ratios, opinions in zip(rows.log_ratios, views, strict=True)
+            everything._decide_row(ratios, row_views, None)
+            for ratios, row_views in zip(rows.log_ratios, views, strict=True)
         ],
         "decide": lambda: [online.decide(row) for row in rows.features],
         "decide_from_scores": lambda: [from_scores.decide(score) for score in rows.log_ratios[:, 1]],

@@ -44,7 +44,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
 
 
 def _fitting(X: FloatArray, y: Any, fits: int) -> dict[str, float]:
-    """Time whole fits, and the fit of one network on all rows at the balance they have, over the same seeds."""
+    """Time whole fits, and the fit of one network on all rows without resampling, over the same seeds."""
 
     def one_network(seed: int) -> None:
         labels = y.astype(np.int64)
@@ -116,7 +116,7 @@ def _many_rows(models: dict[str, OBILClassifier], rows: FloatArray) -> dict[str,
 
 
 def _bare() -> dict[str, Any]:
-    """Return what makes a stream score, decide and track, and no more: `decide` times what watching it adds."""
+    """Return settings that only score, decide and track: `decide` times what monitoring adds."""
     return {"tracker": BayesBank(), "monitor": False, "horizon": 0}
 
 

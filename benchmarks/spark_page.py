@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 RESULT = HERE / "results" / "spark.json"
 PAGE = HERE.parent / "docs" / "scale.md"
 HEAD = "<!-- made by `python -m benchmarks.spark_page` from benchmarks/results/spark.json -->"
-MISSING = "The measurement is not there yet: `make bench-spark`, then `python -m benchmarks.spark_page`."
+MISSING = "Not measured yet: run `make bench-spark`, then `python -m benchmarks.spark_page`."
 
 
 def page(record: dict[str, Any] | None) -> str:
@@ -20,25 +20,25 @@ def page(record: dict[str, Any] | None) -> str:
 
 {figures}
 
-## How each grows
-- **Scoring** grows with rows and divides by cores; nothing is shared between partitions but the model's files.
-- **Estimating a prior** grows with rows and divides by cores; what moves is 1,296 bytes a partition and group,
-  whatever the rows. With K > 2 classes it is 8 (2 + 2 K + K^2) bytes a pass, and a few passes.
-- **Keyed streams** grow with the keys that have a row in a micro-batch, hardly with the rows of each: restoring a
-  stream and packing it again costs more than deciding a few rows. Idle keys cost disk and nothing else.
-- **Disk** grows with all keys ever seen that did not expire, times the batches whose states Spark keeps
+## Growth
+- **Scoring** grows with rows and scales with cores; partitions have only the model's files in common.
+- **Estimating a prior** grows with rows and scales with cores; each partition sends 1,296 bytes per group,
+  whatever its rows. With K > 2 classes it sends 8 (2 + 2 K + K^2) bytes per pass, in a few passes.
+- **Keyed streams** grow with the keys that have a row in a micro-batch, hardly with the rows of each: restoring and
+  packing a stream costs more than deciding a few rows. Idle keys cost only disk.
+- **Disk** grows with all keys that did not expire, times the batches whose states Spark keeps
   (`spark.sql.streaming.minBatchesToRetain`, 100 by default, as differences).
-- **What waits for labels** grows with the rows of a key up to its horizon, and with it what a key costs in each batch.
-- **One huge stream** grows with rows and divides by cores; the driver's part is the same for any number of rows.
+- **Rows that wait for labels** grow with the rows of a key up to its horizon, and with them the cost per batch.
+- **One huge stream** grows with rows and scales with cores; the driver's work does not depend on the number of rows.
 
-## What breaks first
-1. *Keyed streams: time a micro-batch.* With keys that all have rows in every batch, the core-seconds above are the
+## Limits, in the order they are reached
+1. *Keyed streams: time per micro-batch.* If all keys have rows in every batch, the core-seconds above are the
    limit: more cores, longer triggers, or fewer, coarser keys.
-2. *One hot key.* A key is decided by one core, in order. A key that carries most rows belongs in `stream_batches`.
-3. *Long horizons on busy keys.* A full horizon of 10,000 rows is read and written with every batch the key is in:
-   start the query with a `horizon` of how late labels really come, or 0 where none do.
+2. *One hot key.* A key is decided by one core, in order. A key with most of the rows belongs in `stream_batches`.
+3. *Long horizons on busy keys.* A full horizon of 10,000 rows is read and written with every batch of the key:
+   set `horizon` to the real label delay, or to 0 if no labels come.
 4. *Disk of the checkpoint*, if keys never expire.
-5. *The driver* of `stream_batches` or `estimate_prior`: far later than the rest, it adds a few kilobytes a partition.
+5. *The driver* of `stream_batches` or `estimate_prior`, much later: it adds up a few kilobytes per partition.
 """
 
 
@@ -48,7 +48,7 @@ def _figures(record: dict[str, Any]) -> str:
     most = keys[-1]
     lines = [
         f"Measured by `make bench-spark` on `local[2]`, {settings['score_rows']:,} cached rows of "
-        f"{settings['n_features']} features for scoring, {settings['rows_a_key']} rows a key in a micro-batch, with "
+        f"{settings['n_features']} features for scoring, {settings['rows_a_key']} rows per key in a micro-batch, with "
         f"the settings of [Sizing](spark.md#sizing); commit `{str(record['commit'])[:12]}`.",
         "",
         "| | |",
@@ -57,22 +57,21 @@ def _figures(record: dict[str, Any]) -> str:
         f"{found['core_seconds_per_million_scored']:.2f} |",
         "| the same, throughput of a core over that of one process without Spark | "
         f"{found['score_per_core_over_one_process']:.2f} |",
-        f"| the same, by the processor time that both used | {found['score_per_core_second_over_one_process']:.2f} |",
-        "| the same, with Spark's own settings for Arrow and buffers | "
+        f"| the same, by processor time | {found['score_per_core_second_over_one_process']:.2f} |",
+        "| the same, with Spark's defaults for Arrow and buffers | "
         f"{found['score_per_core_over_one_process.as_spark_comes']:.2f} |",
         f"| keyed decisions, core-seconds per million, {most:,} new keys with {settings['rows_a_key']} rows each | "
         f"{found[f'core_seconds_per_million_decisions.{most}']:,.0f} |",
-        f"| bringing back a new key and packing it again, milliseconds | {found['key_milliseconds.new']:.1f} |",
-        "| the same with a full horizon of 10,000 rows that wait for labels | "
-        f"{found['key_milliseconds.full_horizon']:.0f} |",
+        f"| restoring and packing a new key, milliseconds | {found['key_milliseconds.new']:.1f} |",
+        f"| the same with a full horizon of 10,000 waiting rows | {found['key_milliseconds.full_horizon']:.0f} |",
         f"| state of a key after {settings['state_rows']:,} rows and 5 % of labels, bytes | "
         f"{found['state_bytes_a_key']:,.0f} |",
-        f"| what then waits for labels, bytes | {found['pending_bytes_a_key']:,.0f} |",
+        f"| its rows that wait for labels, bytes | {found['pending_bytes_a_key']:,.0f} |",
         f"| disk of the checkpoint per million keys, {most:,} measured after {settings['turns'] + 1} batches, GB | "
         f"{found[f'disk_bytes_a_key.{most}'] / 1e3:.1f} |",
         "",
-        "| keys, all in every micro-batch | seconds a micro-batch, mean | least to most | batches "
-        "| the first one, which makes the keys | memory of the state store, MB |",
+        "| keys, all in every micro-batch | seconds per micro-batch, mean | range | batches "
+        "| first batch, with new keys | memory of the state store, MB |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for n in keys:
@@ -84,8 +83,8 @@ def _figures(record: dict[str, Any]) -> str:
     lines += [
         "",
         "Batches of fewer keys are timed before, between and after those of the most. Seconds over linear growth, at "
-        f"worst: {found['batch_seconds_over_linear']:.2f}. Memory is what RocksDB says: states lie on disk, and a part "
-        "of them in a cache of its own size, so it hardly grows with the keys.",
+        f"worst: {found['batch_seconds_over_linear']:.2f}. Memory as reported by RocksDB: states are on disk, with a "
+        "cache of fixed size, so it hardly grows with the keys.",
     ]
     return "\n".join(lines)
 

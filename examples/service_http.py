@@ -27,11 +27,11 @@ def ask(method: str, path: str, body: Any = None, *, retry_key: str | None = Non
             return json.load(answer)
     except urllib.error.HTTPError as refused:
         error = json.load(refused)["error"]
-        say(f"refused with {refused.code} {error['code']} at {error['where']}: {error['message']}")
+        show(f"refused with {refused.code} {error['code']} at {error['where']}: {error['message']}")
         return None
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     """Print a line."""
     sys.stdout.write(text + "\n")
 
@@ -41,29 +41,29 @@ ADDRESS = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else "http://127.0.0.1:86
 card = ask("GET", "/v1/model")
 if card is None:
     sys.exit(1)
-say(f"model {card['version']} of the classes {card['classes']}, the gate says {card['gate']['verdict']}")
+show(f"model {card['version']} of the classes {card['classes']}, verdict of the gate: {card['gate']['verdict']}")
 
-# a row by column name, or an array where the model knows no names
+# a row by column name, or an array if the model has no column names
 columns = card["columns"]
 row: Any = [0.0] * (card["n_features"] or 1)
 if columns is not None:
-    row = {column["name"]: 1.0 if column["type"] == "number" else "a word" for column in columns}
+    row = {column["name"]: 1.0 if column["type"] == "number" else "a category" for column in columns}
 
-# the same key twice: the row votes once, and the second answer is the first
+# the same key twice: the row updates the prior once, and the second answer is the first
 key, name = str(uuid.uuid4()), f"example {uuid.uuid4()}"
 for _ in range(2):
     answer = ask("POST", "/v1/streams/example/decisions", {"row": row, "id": name}, retry_key=key)
     if answer is None:
         sys.exit(1)
     decision = answer["decisions"][0]
-    say(f"decided {decision['label']!r} at probability {decision['probability']:.3f}, repeated: {answer['repeated']}")
+    show(f"decided {decision['label']!r} at probability {decision['probability']:.3f}, repeated: {answer['repeated']}")
 
 # the truth, when it is known
 told = ask("POST", "/v1/streams/example/labels", {"id": name, "label": card["classes"][-1]})
-say(f"labels known: {told['known']}")
+show(f"labels known: {told['known']}")
 
 # a refusal names what is wrong
 ask("POST", "/v1/streams/example/decisions", {"row": {"no such column": 1}})
 
 state = ask("GET", "/v1/streams/example")
-say(f"{state['rows']} rows, prior {state['prior']}, trusted: {state['trusted']}")
+show(f"{state['rows']} rows, prior {state['prior']}, trusted: {state['trusted']}")

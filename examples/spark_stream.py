@@ -1,8 +1,8 @@
-"""Decide many streams on Spark: train a model, play drifting streams with late labels, print each site's prior.
+"""Decide many streams on Spark: train a model, play streams under label shift, print each site's prior.
 
 On a laptop: `python examples/spark_stream.py`
-On a cluster: `spark-submit examples/spark_stream.py --folder PATH`, a folder that driver and workers share as files,
-where every worker has `pip install obil[spark]`. Nothing else changes: the master comes from spark-submit.
+On a cluster: `spark-submit examples/spark_stream.py --folder PATH`, a folder that driver and workers can read;
+every worker needs `pip install obil[spark]`. Nothing else changes: the master comes from spark-submit.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def transactions(n_rows: int, prior: np.ndarray | float, seed: int) -> tuple[pd.
 
 
 def write_streams(folder: Path, n_rows: int, n_files: int) -> None:
-    """Write the files a source would deliver: rows of all sites, and one label in twenty, 200 rows late."""
+    """Write the files of a source: rows of all sites, and one label in twenty, 200 rows late."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     for number, (site, (before, after)) in enumerate(SITES.items()):
@@ -51,9 +51,9 @@ def write_streams(folder: Path, n_rows: int, n_files: int) -> None:
 
 
 def decide(spark: SparkSession, model: Path, folder: Path) -> DataFrame:
-    """Run the query over what lies in the source folder, and return everything decided so far."""
+    """Run the query over the source folder, and return everything decided so far."""
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "source"))
-    # only the balance moves here, so rows may vote at full speed; without `tracker` the slower, safe one watches them
+    # only the prior changes here, so a fast tracker is safe; the default adapts more slowly
     bank = obil.trackers.BayesBank(0.1)
     decided = obil.spark.stream(source, model, key="site", time="at", id="id", label="truth", tracker=bank)
     query = (
@@ -67,18 +67,18 @@ def decide(spark: SparkSession, model: Path, folder: Path) -> DataFrame:
 
 
 def main() -> int:
-    """Train, write the source, run the query, and print how each site's prior went."""
+    """Train, write the source, run the query, and print the prior of each site."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--folder", type=Path, help="where to keep model, source and results (default: a temporary one)"
     )
-    parser.add_argument("--rows", type=int, default=1_000, help="rows a site")
+    parser.add_argument("--rows", type=int, default=1_000, help="rows per site")
     parser.add_argument("--files", type=int, default=4, help="micro-batches")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="obil-spark-"))
     if (folder / "checkpoint").exists():  # its files were decided already, and Spark reads none twice
         parser.error(f"{folder} holds an earlier run: name another folder")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit: workers are to be this very Python
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit: workers use this Python
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.appName("obil")
@@ -87,7 +87,7 @@ def main() -> int:
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
-    spark.sparkContext.setLogLevel("ERROR")  # else Spark warns of every key it sees for the first time
+    spark.sparkContext.setLogLevel("ERROR")  # else Spark warns about every new key
     table, labels = transactions(4_000, 0.1, seed=99)
     model = obil.RatioClassifier(LogisticRegression(), views=False, random_state=0).fit(table, labels)
     obil.save(model, folder / "model")

@@ -15,7 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
     parser.add_argument("name", choices=[*EXPERIMENTS, "all"], help="which experiment")
     parser.add_argument(
-        "--quick", action="store_true", help="a short run that shows the way; its JSON is not kept in git"
+        "--quick", action="store_true", help="a short run for a first look; its JSON is not kept in git"
     )
     parser.add_argument("--check", action="store_true", help="exit 1 when a figure misses its bound")
     parser.add_argument("--render", action="store_true", help="write the tables from the JSON without computing")

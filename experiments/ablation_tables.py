@@ -12,16 +12,16 @@ FIRST_SET = "yeast4"  # the paper's ablations are on this set alone
 MEAN = "mean"  # over the sets
 OWN_MEMBERS = 5
 HINDSIGHT = "hindsight"
-# of these a difference says nothing: one is best at 1, from either side, and the other is neither good nor bad
+# whose differences are not ranked: one is best at 1, from either side, and the other is neither good nor bad
 NOT_COMPARED = ("estimate", "used")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One row of a table: a way to decide, and what is measured of it."""
+    """One row of a table: a method of deciding, and a measure of it."""
 
     label: str
-    way: str
+    method: str
     name: str  # "f1", "thinned" (F1 on the rows left when one class is thinned), "cost", "estimate" or "used"
 
     def text(self, value: float) -> str:
@@ -63,8 +63,8 @@ class Ablation:
     def variants(self, settings: dict[str, Any]) -> list[str]:
         """Return what is varied, in the order of the columns."""
         if self.name == "losses":
-            ways = ("none", "temperature", "affine")
-            return [f"{loss}, {way}" for loss in ("cross-entropy", "squared error") for way in ways]
+            methods = ("none", "temperature", "affine")
+            return [f"{loss}, {method}" for loss in ("cross-entropy", "squared error") for method in methods]
         numbers = [f"{value:g}" for value in settings[self.name]]
         return [*numbers, "bank"] if self.name == "rates" else numbers
 
@@ -81,7 +81,7 @@ class Ablation:
         for measure in self.measures:
             if measure.name not in NOT_COMPARED:
                 for first, second in self.pairs(settings):
-                    yield first, second, f"{measure.way}/{measure.name}.{SHIFTED}"
+                    yield first, second, f"{measure.method}/{measure.name}.{SHIFTED}"
 
 
 TABLES = (
@@ -116,10 +116,10 @@ def ablation_tables(figures: dict[str, float], settings: dict[str, Any]) -> str:
     """Return the tables of the three ablations as Markdown."""
     parts = [
         f"F1 of the paper's ensemble (`OBILClassifier(member=\"paper\")`) with one part changed, over "
-        f"{settings['splits']} splits with {settings['test_size']:.0%} held out, mean ± standard deviation from split "
+        f"{settings['splits']} splits with {settings['test_share']:.0%} held out, mean ± standard deviation from split "
         f"to split. Streams of {settings['n_rows']:,} rows are drawn from the held-out rows at a multiple of the "
         f"training imbalance ratio Qp ({settings['draws']} draws). Rows are decided at equal costs (Qc = 1) with the "
-        "prior that the tracker named holds at the time; the F1 policy takes the threshold that the model's own honest "
+        "prior that the tracker named holds at the time; the F1 policy takes the threshold that the model's held-out "
         "rows call best for F1 at that prior. Thinned rows are the paper's test: the held-out rows, each once, thinned "
         "to the ratio. Errors are what a threshold at equal costs is meant to keep low; F1 is not.\n"
     ]  # fmt: skip
@@ -152,7 +152,7 @@ def _values(ablation: Ablation, figures: dict[str, float], settings: dict[str, A
                     ]
                 )
             for measure in ablation.measures:
-                places = (f"{ablation.name}/{variant}/{measure.way}/{measure.name}.{factor}" for variant in variants)
+                places = (f"{ablation.name}/{variant}/{measure.method}/{measure.name}.{factor}" for variant in variants)
                 texts = (_with_spread(measure, figures, f"{name}/{place}") for place in places)
                 rows.append([f"{measure.label}, {at_factor(factor)}", *texts])
         parts.append(markdown_table([title, *variants], rows))
@@ -175,7 +175,7 @@ def _differences(ablation: Ablation, figures: dict[str, float], settings: dict[s
                 continue
             texts = []
             for first, second in ablation.pairs(settings):
-                key = f"{measure.way}/{measure.name}.{SHIFTED}"
+                key = f"{measure.method}/{measure.name}.{SHIFTED}"
                 before, after = (f"{ablation.name}/{variant}/{key}" for variant in (first, second))
                 change = figures[f"{name}/{after}"] - figures[f"{name}/{before}"]
                 p = figures[f"p {name}/{ablation.name}/{first} to {second}/{key}"]
@@ -190,5 +190,5 @@ def _differences(ablation: Ablation, figures: dict[str, float], settings: dict[s
 
 
 def at_factor(factor: float) -> str:
-    """Return a multiple of the training imbalance ratio in the paper's words."""
+    """Return a multiple of the training imbalance ratio as the paper calls it."""
     return {0.25: "Qp/4", 0.5: "Qp/2", 1.0: "Qp"}.get(factor, f"{factor:g} Qp")

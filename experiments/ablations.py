@@ -19,7 +19,7 @@ from experiments.protocol import Arrivals, Judged, SplitSet, best_f1, present_se
 from experiments.runner import Cell, Settings
 from experiments.significance import signed_rank_p_value
 from experiments.spread import standard_deviation
-from experiments.temperature import paper_ways
+from experiments.temperature import paper_calibrations
 from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.policies import BoundPolicy, CostPolicy, FBetaPolicy
@@ -47,19 +47,19 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Fit every variant on one split, and decide its streams in every way."""
-    split = split_set(cell["set"], cell["split"], settings["test_size"])
+    """Fit every variant on one split, and decide its streams by every method."""
+    split = split_set(cell["set"], cell["split"], settings["test_share"])
     found: dict[str, float] = {}
     with one_thread():
         own = calibrated(fitted(split, n_members=OWN_MEMBERS), split.test)
         for count in settings["members"]:
-            ways = own if count == OWN_MEMBERS else calibrated(fitted(split, n_members=count), split.test)
-            found |= _measures(f"members/{count}", *ways["affine"], split, settings)
+            methods = own if count == OWN_MEMBERS else calibrated(fitted(split, n_members=count), split.test)
+            found |= _measures(f"members/{count}", *methods["affine"], split, settings)
         found |= _rates(own["affine"][0], split, settings)
         other = calibrated(fitted(split, n_members=OWN_MEMBERS, loss="cross_entropy"), split.test)
-        for loss, ways in (("cross-entropy", other), ("squared error", own)):
-            for way, ratios_and_rows in ways.items():
-                found |= _measures(f"losses/{loss}, {way}", *ratios_and_rows, split, settings)
+        for loss, methods in (("cross-entropy", other), ("squared error", own)):
+            for method, ratios_and_rows in methods.items():
+                found |= _measures(f"losses/{loss}, {method}", *ratios_and_rows, split, settings)
     return found
 
 
@@ -70,28 +70,28 @@ def fitted(split: SplitSet, **changes: Any) -> RatioModel:
 
 
 def calibrated(model: RatioModel, test: pd.DataFrame) -> dict[str, tuple[FloatArray, Holdout]]:
-    """Return held-out log ratios (n, 2) with the model's honest rows: as they are, and calibrated in each way."""
-    honest = model.holdout_
-    fresh = paper_ways(model, model.scores(test))
-    own = paper_ways(model, model.calibrator.invert(honest.log_ratios))
-    return {way: (fresh[way], Holdout.of(own[way], honest.labels, honest.weights)) for way in fresh}
+    """Return held-out log ratios (n, 2) with the model's held-out rows: raw, and calibrated by each method."""
+    held_out = model.holdout_
+    fresh = paper_calibrations(model, model.scores(test))
+    own = paper_calibrations(model, model.calibrator.invert(held_out.log_ratios))
+    return {method: (fresh[method], Holdout.of(own[method], held_out.labels, held_out.weights)) for method in fresh}
 
 
 def _measures(
-    place: str, log_ratios: FloatArray, honest: Holdout, split: SplitSet, settings: Settings
+    place: str, log_ratios: FloatArray, held_out: Holdout, split: SplitSet, settings: Settings
 ) -> dict[str, float]:
-    """Return what each way to decide reaches, and the F1 of the best threshold chosen in hindsight."""
-    by_cost, by_f1 = CostPolicy().bind(), FBetaPolicy().bind(honest)
+    """Return what each method reaches, and the F1 of the best threshold chosen in hindsight."""
+    by_cost, by_f1 = CostPolicy().bind(), FBetaPolicy().bind(held_out)
     bank = _followed(BayesBank(), log_ratios, split)
-    ways: dict[str, tuple[Priors, BoundPolicy]] = {
+    methods: dict[str, tuple[Priors, BoundPolicy]] = {
         "Algorithm 2": (_followed(Algorithm2(), log_ratios, split), by_cost),
         "bank": (bank, by_cost),
         "true prior": (_known, by_cost),
         "bank, F1 policy": (bank, by_f1),
     }
     found: dict[str, float] = {}
-    for way, (priors, policy) in ways.items():
-        found |= _scored(f"{place}/{way}", log_ratios, priors, policy, split, settings)
+    for method, (priors, policy) in methods.items():
+        found |= _scored(f"{place}/{method}", log_ratios, priors, policy, split, settings)
     return found | _over_streams(
         f"{place}/{HINDSIGHT}/f1",
         lambda arrivals: best_f1(log_ratios[arrivals.rows, 1], split.test_labels[arrivals.rows]),
@@ -131,7 +131,7 @@ def _believed(priors: Priors, arrivals: Arrivals) -> float:
 
 
 def _rate_used(priors: Priors, arrivals: Arrivals) -> float:
-    """Return the share of rows at which Algorithm 2 moves by less than its clamp: there alone its rate matters."""
+    """Return the fraction of rows at which Algorithm 2 moves by less than its clamp: there alone its rate matters."""
     steps = np.abs(np.diff(priors(arrivals)))
     return float(((steps > 0.0) & (steps < 0.999 * CLAMP)).mean())
 
@@ -139,7 +139,7 @@ def _rate_used(priors: Priors, arrivals: Arrivals) -> float:
 def _scored(
     place: str, log_ratios: FloatArray, priors: Priors, policy: BoundPolicy, split: SplitSet, settings: Settings
 ) -> dict[str, float]:
-    """Return what is kept of the protocol's measures of one way to decide."""
+    """Return what is kept of the protocol's measures of one method."""
 
     def decide(arrivals: Arrivals) -> Judged:
         ratios, before = log_ratios[arrivals.rows, 1], priors(arrivals)

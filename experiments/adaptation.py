@@ -1,6 +1,6 @@
 """Follow a prior that jumps and decays, and tell how late a tracker is from how far off it is.
 
-The picture is the paper's: estimate, threshold and cumulative F1 along the jump. Lag is measured on a plain step to
+The plot is the paper's: estimate, threshold and cumulative F1 along the jump. Lag is measured on a plain step to
 the same height, where it has a meaning: against a tracker's *own* levels before and long after the step (lag alone),
 and against the true levels (lag and bias together).
 """
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from experiments.markdown import markdown_table
 from experiments.online_methods import FROM_HOLDOUT, ORACLE, PRINTED, priors_used
 from experiments.paper_claims import ADAPTATION_LAG
-from experiments.pictures import COLOURS, band, panels
+from experiments.plots import COLOURS, band, panels
 from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS
 from experiments.spread import standard_deviation
@@ -27,7 +27,7 @@ from obil.datasets.gaussian_stream import GaussianClasses, Stream
 
 TRACKERS = (PRINTED, "bank", "SafeTracker", *FROM_HOLDOUT)
 METHODS = (ORACLE, *TRACKERS, "SMOTE")
-SHARES = (50, 90)  # per cent of the step
+FRACTIONS = (50, 90)  # per cent of the step
 POINT_EVERY = 10
 F1_FROM = 10  # of the points: before row 100 there is hardly a positive
 EDGES = ("low", "middle", "high")
@@ -79,7 +79,7 @@ def rows_until(mean_estimates: FloatArray, level: float, *, jump_at: int, level_
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name the figures of every method; a share of a step that is never covered has none."""
+    """Name the figures of every method; a fraction of a step that is never covered has none."""
     found: dict[str, float] = {}
     for cell, result in results:
         own = f"{cell['separation']}.{cell['method']}"
@@ -90,7 +90,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 
 def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:
-    """Name the curves of the picture: every tenth row, low, middle and high over the runs."""
+    """Name the curves of the plot: every tenth row, low, middle and high over the runs."""
     rows = np.arange(settings["n_rows"])[::POINT_EVERY]
     found = {"row": rows.tolist(), "truth": _jump(settings)[rows].tolist()}
     for cell, result in results:
@@ -114,7 +114,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         "step; *error before*: mean distance from the truth there, run by run. *Estimate long after*: mean over the "
         f"last {settings['level_rows_after']:,} of {settings['step_rows']:,} rows. *Own step*: rows after the step "
         "until the run-mean estimate has covered 50 % and 90 % of the way between these two levels of its own: the "
-        f"lag, whatever the bias. *True step*: the same for the way from {before:g} to {after:g}: lag and bias "
+        f"lag, whatever the bias. *True step*: the same for the step from {before:g} to {after:g}: lag and bias "
         "together; *at once* means that the bias put it there before anything happened.\n",
     ]
     for separation in settings["separations"]:
@@ -125,7 +125,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         f"{settings['jump_at']} rows on either side of the jump. End: cumulative F1 after the last row, mean over runs "
         "(standard deviation). Excess: expected cost in closed form over the oracle's, whole path. The oracle knows "
         "the prior and minimises the cost; it does not maximise F1, which wants lower thresholds, so that a tracker "
-        "that overestimates the prior can pass it in F1 and lose in cost. The picture shows the median and the "
+        "that overestimates the prior can pass it in F1 and lose in cost. The plot shows the median and the "
         f"{settings['band'][0]:.0%} to {settings['band'][1]:.0%} band of the first {settings['runs']} runs, F1 from "
         f"row {F1_FROM * POINT_EVERY} on.\n"
     )
@@ -134,7 +134,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     return "\n".join(parts)
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw prior, threshold and cumulative F1, a row of panels for each separation."""
     curves, settings = record["series"], record["settings"]
     separations = settings["separations"]
@@ -208,16 +208,16 @@ def _on_a_step(method: str, separation: float, settings: Settings) -> dict[str, 
         "error_before": float(np.mean(errors)),
         "estimate_long_after": long_after,
     }
-    for share in SHARES:
+    for fraction in FRACTIONS:
         for step, (first, last) in {"own": (before, long_after), "true": (low, high)}.items():
-            level = first + share / 100.0 * (last - first)
-            measured[f"{step}_{share}"] = rows_until(means, level, jump_at=jump_at, level_before=before)
+            level = first + fraction / 100.0 * (last - first)
+            measured[f"{step}_{fraction}"] = rows_until(means, level, jump_at=jump_at, level_before=before)
     return measured
 
 
 def _lag_table(figures: dict[str, float], separation: float) -> str:
     def rows_of(step: str, tracker: str) -> str:
-        found = [figures.get(f"{step}_{share}.{separation}.{tracker}") for share in SHARES]
+        found = [figures.get(f"{step}_{fraction}.{separation}.{tracker}") for fraction in FRACTIONS]
         return " / ".join("never" if rows is None else "at once" if rows == 0 else f"{rows:,.0f}" for rows in found)
 
     rows = []

@@ -2,7 +2,7 @@
 
 Each network is an `OBILClassifier` fitted on the training side of a real set; the rows that calibrate it are split
 off before any member sees the rest. Streams are drawn from test rows at a prior that the model was not told of.
-The gain is what the *true* prior saves in log loss over the training prior, and the recovered share is how much of
+The gain is what the *true* prior saves in log loss over the training prior, and the recovered fraction is how much of
 that the bank saves, each row judged at the prior from before it.
 """
 
@@ -38,7 +38,7 @@ SHIRT = 6  # the class of Fashion-MNIST that is most often mistaken
 RAREST_SUBJECT = 6  # of Cora
 SHIFTS = {"up": 1.0, "down": -1.0}  # the odds of a class times the factor, and divided by it
 CLEAR = 3.0  # standard errors above which a gain is to be recovered
-WANTED = 0.8  # the share of it
+WANTED = 0.8  # the fraction of it
 SERVED_ROWS = 500  # on which the saved model is held against torch
 # for a fresh interpreter: the folder of a model, rows, and where its pre-activations and log ratios go
 SERVE = """
@@ -86,8 +86,8 @@ Rows that calibrate are split off before any member sees the others:
 {cnn[calibration_share]:.0%} of {cnn[n_rows]:,} training images of Fashion-MNIST,
 {transformer[calibration_share]:.0%} of the training texts, {gnn[calibration_share]:.0%} of the training papers.
 Fashion-MNIST tests on its 10,000 test images; of the texts of SMS spam (equal texts on one side) and of the papers
-of Cora a random {train_size:.0%} train and the others test. The graph network sees all papers' words and citations,
-but no test paper's label.
+of Cora a random {train_size:.0%} train and the others test. The graph network sees the terms and citations of all
+papers, but no test paper's label.
 
 A row's class is drawn at the stream's prior, and the row *with replacement* among the test rows of that class. The
 streams of a fit share its test rows: standard errors are those of drawing streams, not those of other test rows.
@@ -96,12 +96,12 @@ the positive one, with more each class in turn, stream by stream.
 
 Log losses are means over all rows of a stream, the first included, each at the prior from before it; the bank
 starts at the training prior. Gain: what the true prior saves over the training prior (in brackets, its standard
-error). Recovered: the share of that which the tracked prior saves. Prior / truth: what the bank says of the
+error). Recovered: the fraction of that which the tracked prior saves. Prior / truth: what the bank says of the
 changed class over the second half of a stream. Slope: what recalibrating the test rows would multiply log ratios by.
 """
 WHY_MISSED = """Below {wanted:.0%}: {cases}. A class that becomes rarer changes few posteriors, so that little is to be
-gained, while the bank pays for learning the shares of all classes from the stream, and a bias that few calibration rows
-leave in the ratios moves the shares of classes that did not change.
+gained, while the bank pays for learning the prior of all classes from the stream, and a bias that few calibration rows
+leave in the ratios moves the prior of classes that did not change.
 """
 
 
@@ -245,9 +245,9 @@ def _difference(values: FloatArray, expected: FloatArray) -> float:
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name what each task and shift gave over all streams, and the least share recovered where there is a gain."""
+    """Name what each task and shift gave over all streams, and the least fraction recovered where there is a gain."""
     found: dict[str, float] = {}
-    shares: list[tuple[float, bool]] = []
+    fractions: list[tuple[float, bool]] = []
     for task in settings["tasks"]:
         own = [result for cell, result in results if cell["task"] == task]
         found[f"{task}.accuracy"] = float(np.mean([result["accuracy"] for result in own]))
@@ -262,7 +262,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
             gain = float((static - true).mean())
             error = float((static - true).std(ddof=1) / np.sqrt(len(streams))) if len(streams) > 1 else np.inf
             recovered = float((static - tracked).mean()) / gain
-            shares.append((recovered, gain > CLEAR * error))
+            fractions.append((recovered, gain > CLEAR * error))
             found |= {
                 f"{task}.{shift}.static": float(static.mean()),
                 f"{task}.{shift}.tracked": float(tracked.mean()),
@@ -272,8 +272,8 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
                 f"{task}.{shift}.recovered": recovered,
                 f"{task}.{shift}.found": float(prior.mean()),
             }
-    clear = [share for share, is_clear in shares if is_clear]
-    found |= {"clear_gains": float(len(clear)), "gains": float(len(shares))}
+    clear = [fraction for fraction, is_clear in fractions if is_clear]
+    found |= {"clear_gains": float(len(clear)), "gains": float(len(fractions))}
     for served in ("served", "served_log_ratios"):
         found[f"worst_{served}"] = max(found[f"{task}.{served}"] for task in settings["tasks"])
     return found | ({"least_recovered": min(clear)} if clear else {})
@@ -281,7 +281,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 def table(figures: dict[str, float], settings: Settings) -> str:
     """Write the figures as Markdown."""
-    text = PROTOCOL.format(**settings, train_size=1.0 - settings["test_size"])
+    text = PROTOCOL.format(**settings, train_size=1.0 - settings["test_share"])
     rows = []
     for name in settings["tasks"]:
         task = TASKS[name]
@@ -357,14 +357,14 @@ def _texts(options: Settings, settings: Settings, seed: int) -> Sides:
     data = load_sms_spam()
     texts = np.array(data.texts, dtype=object)
     groups = [" ".join(tokens_of(text)) for text in data.texts]
-    split = stratified_split(data.labels, test_size=settings["test_size"], random_state=seed, groups=groups)
-    words = Vocabulary.learn(texts[split.train])
+    split = stratified_split(data.labels, test_size=settings["test_share"], random_state=seed, groups=groups)
+    vocabulary = Vocabulary.learn(texts[split.train])
     return Sides(
-        words.encode(texts[split.train]),
+        vocabulary.encode(texts[split.train]),
         data.labels[split.train],
-        words.encode(texts[split.test]),
+        vocabulary.encode(texts[split.test]),
         data.labels[split.test],
-        lambda n_outputs: TextTransformer(words.size, words.length, n_outputs, **options["network"]),
+        lambda n_outputs: TextTransformer(vocabulary.size, vocabulary.length, n_outputs, **options["network"]),
     )
 
 
@@ -372,7 +372,7 @@ def _nodes(options: Settings, settings: Settings, seed: int) -> Sides:
     from obil.networks.architectures import GraphConvNet
 
     data = load_cora()
-    split = stratified_split(data.labels, test_size=settings["test_size"], random_state=seed)
+    split = stratified_split(data.labels, test_size=settings["test_share"], random_state=seed)
     return Sides(
         split.train[:, None],
         data.labels[split.train],

@@ -18,13 +18,13 @@ from obil.online.online_classifier import OnlineClassifier
 from obil.serving.calibrators import Calibrator, LinearCalibrator
 from obil.trackers import BayesBank
 
-WAYS = ("affine", "temperature", "affine, balanced weights", "none")
+VARIANTS = ("affine", "temperature", "affine, balanced weights", "none")
 KINDS = ("margin", "probability")
 LABELLED_SEED, BATCH_SEED = 7_000_003, 9_000_011  # far from those of the streams
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """List the work: what each way of calibrating costs by seed, and what intervals cover by prior and scores."""
+    """List the work: what each calibration costs by seed, and what intervals cover by prior and scores."""
     work: list[Cell] = [
         {"measure": "cost", "rows": rows, "seed": seed}
         for rows in settings["labelled_rows"]
@@ -45,12 +45,12 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name the mean excess of each way, in percent, and the share of intervals that hold the truth."""
+    """Name the mean excess of each variant, in percent, and the coverage of the intervals."""
     found: dict[str, float] = {}
     for rows in settings["labelled_rows"]:
         own = [result for cell, result in results if cell["measure"] == "cost" and cell["rows"] == rows]
-        for way in WAYS:
-            found[f"excess.{rows}.{way}"] = float(np.mean([result[way] for result in own]))
+        for variant in VARIANTS:
+            found[f"excess.{rows}.{variant}"] = float(np.mean([result[variant] for result in own]))
     for kind in KINDS:
         for prior in settings["coverage_priors"]:
             parts = [
@@ -69,9 +69,9 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     excess = (
         f"**A bias of {settings['bias']:+g} in the log ratio**, jump scenario, separation {settings['separation']:g}, "
         f"{settings['seeds']} seeds of {settings['n_rows']:,} rows: expected cost over that of the exact ratio, %, "
-        f"after calibrating on labelled rows of balance {settings['labelled_prior']:g}.\n"
+        f"after calibrating on labelled rows of prior {settings['labelled_prior']:g}.\n"
     )
-    ways = [[way, *(f"{figures[f'excess.{rows}.{way}']:+.2f}" for rows in sizes)] for way in WAYS]
+    variants = [[variant, *(f"{figures[f'excess.{rows}.{variant}']:+.2f}" for rows in sizes)] for variant in VARIANTS]
     coverage = (
         f"**What a 90 % interval covers**, separation {settings['coverage_separation']:g}, "
         f"{settings['coverage_repetitions'] * settings['coverage_parts']} calibrators fitted on "
@@ -80,7 +80,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     )
     columns = {
         "batch": "estimate_prior",
-        "rows_alone": "without the calibrator's share",
+        "rows_alone": "without the uncertainty of the calibration map",
         "online": "OnlineClassifier",
         "bank_alone": "its bank alone",
     }
@@ -92,7 +92,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     return "\n".join(
         [
             excess,
-            markdown_table(["calibrated by", *(f"{rows:,} rows" for rows in sizes)], ways),
+            markdown_table(["calibrated by", *(f"{rows:,} rows" for rows in sizes)], variants),
             coverage,
             markdown_table(["scores", "prior", *columns.values()], rows),
         ]
@@ -100,7 +100,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
 
 
 def _cost(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Return the expected cost of each way over that of the exact ratio on the same stream, less 1, in percent."""
+    """Return the expected cost of each variant over that of the exact ratio on the same stream, less 1, in percent."""
     classes, pair = GaussianClasses.pair(settings["separation"]), GaussianPair(settings["separation"])
     truth = SCENARIOS["jump"](settings["n_rows"])
     stream = classes.draw(truth, random_state=cell["seed"])
@@ -112,20 +112,20 @@ def _cost(cell: Cell, settings: Settings) -> dict[str, Any]:
     exact = _tracked(stream.log_ratios, settings)
     best = pair.expected_cost(binary_log_thresholds(exact), truth).sum()
     excesses = {}
-    for way in WAYS:
-        calibrator = _calibrator(way, labelled, bias)
+    for variant in VARIANTS:
+        calibrator = _calibrator(variant, labelled, bias)
         thresholds = binary_log_thresholds(_tracked(calibrator.apply(stream.log_ratios + bias), settings))
         # a row is alerted where its calibrated ratio is above the threshold: say that of its true ratio
         on_scores = calibrator.invert(np.stack([np.zeros_like(thresholds), thresholds], axis=1))
         cost = pair.expected_cost((on_scores - bias)[:, 1], truth).sum()
-        excesses[way] = 100.0 * float(cost / best - 1.0)
+        excesses[variant] = 100.0 * float(cost / best - 1.0)
     return excesses
 
 
-def _calibrator(way: str, labelled: Stream, bias: FloatArray) -> Calibrator:
-    if way == "none":
+def _calibrator(variant: str, labelled: Stream, bias: FloatArray) -> Calibrator:
+    if variant == "none":
         return LinearCalibrator.identity(2)
-    method, _, weighting = way.partition(", ")
+    method, _, weighting = variant.partition(", ")
     weights = _balanced(labelled.labels) if weighting else np.ones(len(labelled.labels))
     return fit_calibrator(labelled.log_ratios + bias, labelled.labels, weights, method=method)
 

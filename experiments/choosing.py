@@ -123,7 +123,7 @@ def _loss_tables(figures: dict[str, float], settings: Settings) -> list[str]:
     parts = [
         "## Loss and calibration\n",
         f"{settings['loss_members']} networks, fused by their mean. Seeds: {seeds}. Calibration: on the 20 % of the "
-        "rows that no network saw. Stuck: the share of networks whose area under the ROC is below .7.\n",
+        "rows that no network saw. Stuck: the fraction of networks whose area under the ROC is below .7.\n",
     ]
     heads = {
         "known": f"**Known ratios**: {settings['n_rows']:,} rows of two Gaussian classes {settings['separation']:g} "
@@ -141,10 +141,10 @@ def _loss_tables(figures: dict[str, float], settings: Settings) -> list[str]:
             [
                 f"`{member}`",
                 loss,
-                way,
-                *_numbers(figures, ["losses", data, member, own, loss, way], CALIBRATION | extra),
+                method,
+                *_numbers(figures, ["losses", data, member, own, loss, method], CALIBRATION | extra),
             ]
-            for member, own, loss, way in _groups(figures, ["losses", data])
+            for member, own, loss, method in _groups(figures, ["losses", data])
         ]
         if rows:
             columns = ["member", "loss", "calibration", *(name for name, _ in (CALIBRATION | extra).values())]
@@ -182,8 +182,8 @@ def _gradient_tables(figures: dict[str, float], settings: Settings) -> list[str]
         markdown_table(["loss", *(at.replace("=", " = ") for at in slopes)], rows),
         f"**How a network learns** ({settings['n_rows']:,} rows with known ratios, no rebalancing; the paper's "
         f"network, batches of 128, {settings['gradient_seeds']} seeds). Learned: the log loss gained over saying the "
-        "prior, as a share of what the true ratios gain, on fresh rows (-1: as much lost, or more). Saturated: every "
-        "output starts near z = -6; at the prior: all start at what the class shares say. "
+        "prior, as a fraction of what the true ratios gain, on fresh rows (-1: as much lost, or more). Saturated: "
+        "every output starts near z = -6; at the prior: all start at the class prior. "
         "All on one side: no fresh row beyond a posterior of 1/2, or none below (the true ratios put some on both). "
         "Diverged: the outputs are no numbers any more.\n",
         markdown_table(["IR", "start", "optimizer", "loss", *(name for name, _ in columns.values())], learned),
@@ -196,13 +196,13 @@ def _cost_table(figures: dict[str, float], settings: Settings) -> list[str]:
         return []
     at = dict.fromkeys(name.split(SEPARATOR)[-1] for name in figures if name.startswith(f"costs{SEPARATOR}"))
     columns: Columns = {name: (name, "+.1f") for name in at}
-    rows = [[way, *_numbers(figures, ["costs", way], columns)] for (way,) in groups]
+    rows = [[method, *_numbers(figures, ["costs", method], columns)] for (method,) in groups]
     return [
         "## Known costs\n",
         f"Expected cost over that of deciding by the true ratios, %; {settings['cost_members']} networks (`mlp`), "
         f"{settings['cost_seeds']} seeds, the same known ratios. Qc is the cost of a false alarm over that of a miss, "
-        "P the prior at deployment. Weighted: squared error with Qc on the negatives. The paper's: only the class "
-        "balance is divided out, and Qc is in the threshold too.\n",
+        "P the prior at deployment. Weighted: squared error with Qc on the negatives. The paper's: only the "
+        "training prior is divided out, and Qc is in the threshold too.\n",
         markdown_table(["trained, calibrated", *at], rows),
     ]
 
@@ -210,8 +210,8 @@ def _cost_table(figures: dict[str, float], settings: Settings) -> list[str]:
 def _backbone_table(figures: dict[str, float], settings: Settings) -> list[str]:
     columns = {name: ENSEMBLE[name] for name in ("auprc", "log_loss", "ece")} | {"offset": CALIBRATION["offset"]}
     rows = [
-        [start, loss, way, *_numbers(figures, ["backbone", start, loss, way], columns)]
-        for start, loss, way in _groups(figures, ["backbone"])
+        [start, loss, method, *_numbers(figures, ["backbone", start, loss, method], columns)]
+        for start, loss, method in _groups(figures, ["backbone"])
     ]
     if not rows:
         return []
@@ -231,7 +231,7 @@ def _ensemble_tables(figures: dict[str, float], settings: Settings) -> list[str]
         "## Members, fusion, problems\n",
         f"`mlp` networks, cross-entropy, {settings['splits']} splits (seeds from {settings['first_seed']}), 30 % test; "
         "affine calibration on 20 % of the training rows. Undersample, oversample, weight: how the problems at the "
-        "paper's ratios are made; original: every network sees all rows at the balance they have. Log loss at the "
+        "paper's ratios are made; original: every network sees all rows as they are. Log loss at the "
         "training prior. Seconds are of one core, for members, dropout passes and fusion.\n",
     ]
     shown = False

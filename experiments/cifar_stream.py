@@ -33,7 +33,7 @@ HALF_PERIODS = {"period_1k": 1_000, "period_10k": 10_000}  # rows
 
 
 class Scores(NamedTuple):
-    """Log ratios and classes of the test and of the held-out rows, and the balance of the training rows."""
+    """Log ratios and classes of the test and of the held-out rows, and the class prior of the training rows."""
 
     log_ratios: FloatArray  # (n, K)
     labels: IntArray  # (n,)
@@ -132,18 +132,18 @@ def prior_path(shift: str, n_rows: int, *, n_classes: int) -> FloatArray:
     first, second = np.full(n_classes, RARE), np.full(n_classes, RARE)
     first[FIRST_CLASS] = second[SECOND_CLASS] = COMMON
     t = np.arange(n_rows)
-    share_of_second: FloatArray
+    fraction_of_second: FloatArray
     if shift == "constant":
-        share_of_second = np.zeros(n_rows)
+        fraction_of_second = np.zeros(n_rows)
     elif shift == "monotone":
-        share_of_second = np.linspace(0.0, 1.0, n_rows)
+        fraction_of_second = np.linspace(0.0, 1.0, n_rows)
     elif shift in HALF_PERIODS:
-        share_of_second = (t // HALF_PERIODS[shift] % 2).astype(np.float64)
+        fraction_of_second = (t // HALF_PERIODS[shift] % 2).astype(np.float64)
     elif shift == "exponential":
-        share_of_second = np.floor(np.log2(t + 1)) % 2
+        fraction_of_second = np.floor(np.log2(t + 1)) % 2
     else:
         raise InvalidInputError(f"shift must be one of the five of Wu et al., got {shift!r}")
-    path: FloatArray = (1.0 - share_of_second[:, None]) * first + share_of_second[:, None] * second
+    path: FloatArray = (1.0 - fraction_of_second[:, None]) * first + fraction_of_second[:, None] * second
     return path
 
 

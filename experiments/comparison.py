@@ -18,7 +18,7 @@ from experiments.baselines.network import prepare
 from experiments.baselines.ours import FORMS, fit_ours
 from experiments.baselines.trained import ON_UNFILLED, TRAINED, VANILLA
 from experiments.baselines.tuning import Tuned, decisions, tuned
-from experiments.comparison_picture import LINES, severity
+from experiments.comparison_plot import LINES, severity
 from experiments.one_thread import one_thread
 from experiments.protocol import Arrivals, Decider, Judged, present_sets, score, score_in_hindsight, split_set
 from experiments.runner import Cell, Settings
@@ -51,7 +51,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit one family and score its members; scores are nested by method."""
-    split = split_set(cell["set"], cell["split"], settings["test_size"])
+    split = split_set(cell["set"], cell["split"], settings["test_share"])
     data, family = prepare(split), cell["family"]
     started = time.perf_counter()
     with one_thread():
@@ -117,7 +117,7 @@ def figures(results: Results, settings: Settings) -> dict[str, float]:
 
 
 def _is_shown(key: str, name: str, settings: Settings) -> bool:
-    """Return whether a measure, of a factor and a method on one set, stands in a table or in the picture."""
+    """Return whether a measure, of a factor and a method on one set, stands in a table or in the plot."""
     measure = key.split(".", 1)[0]
     if measure == "f1":
         return True
@@ -128,7 +128,7 @@ def _is_shown(key: str, name: str, settings: Settings) -> bool:
 
 
 def _has_spread(key: str, settings: Settings) -> bool:
-    """Return whether the spread over splits stands beside the mean, in a table or in the picture."""
+    """Return whether the spread over splits stands beside the mean, in a table or in the plot."""
     if key.startswith(("ece.", "cost.")):
         return False
     return any(f".{factor}." in key for factor in _shown(settings)) or key.endswith(tuple(LINES))
@@ -160,8 +160,8 @@ def _against_best(own: dict[str, FloatArray], key: str, name: str, settings: Set
     }
     best = max(values, key=lambda method: values[method].mean())
     others = [method for method in values if method != best]
-    share = settings["test_size"]
-    corrected_ = holm(np.array([corrected_two_sided(values[m] - values[best], test_size=share) for m in others]))
+    fraction = settings["test_share"]
+    corrected_ = holm(np.array([corrected_two_sided(values[m] - values[best], test_size=fraction) for m in others]))
     return {f"p.{key}.{best}.{name}": 1.0} | {
         f"p.{key}.{method}.{name}": float(p) for method, p in zip(others, corrected_, strict=True)
     }
@@ -174,10 +174,10 @@ def _planned(own: dict[str, FloatArray], key: str, name: str, settings: Settings
     """
     ours = own[f"{key}.{COMPARED['safe']}"]
     differences = {method: ours - own[f"{key}.{method}"] for method in PLANNED}
-    share = settings["test_size"]
+    fraction = settings["test_share"]
     tests = {
         "ranks": holm(np.array([signed_rank_p_value(d) for d in differences.values()])),
-        "overlap": holm(np.array([corrected_two_sided(d, test_size=share) for d in differences.values()])),
+        "overlap": holm(np.array([corrected_two_sided(d, test_size=fraction) for d in differences.values()])),
     }
     found = {f"lead.{key}.{method}.{name}": float(d.mean()) for method, d in differences.items()}
     for test, p_values in tests.items():
@@ -200,8 +200,8 @@ def _bounded(pooled: dict[str, dict[str, FloatArray]], settings: Settings) -> di
             gains = {name: own[f"{key}.{method}"] - own[f"{key}.{STATIC}"] for name, own in pooled.items()}
             every = np.concatenate(list(gains.values()))
             by_split = np.mean(list(gains.values()), axis=0)
-            share = settings["test_size"]
-            found[f"overlap.adapting.{factor}.{short}"] = corrected_two_sided(by_split, test_size=share)
+            fraction = settings["test_share"]
+            found[f"overlap.adapting.{factor}.{short}"] = corrected_two_sided(by_split, test_size=fraction)
             found[f"gain.adapting.{factor}.{short}"] = float(every.mean())
             found[f"p.adapting.{factor}.{short}"] = signed_rank_p_value(every, alternative="greater")
             for name, gain in gains.items():
@@ -224,6 +224,6 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     return comparison_page.tables(figures, settings)
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw F1 against the shift."""
     return {"shift_severity": severity(record["figures"], record["settings"])}

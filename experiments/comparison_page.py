@@ -42,8 +42,8 @@ def tables(figures: Figures, settings: Settings) -> str:
 def _legend(sets: Sequence[str], settings: Settings) -> str:
     absent = [SET_NAMES[name] for name in settings["sets"] if name not in sets]
     floor = 2.0 / 2.0 ** settings["splits"] * len(PLANNED)
-    words = (
-        f"Means ± standard deviations over {settings['splits']} stratified splits ({settings['test_size']:.0%} held "
+    intro = (
+        f"Means ± standard deviations over {settings['splits']} stratified splits ({settings['test_share']:.0%} held "
         "out; equal rows on one side, but for a point that holds over 5 % of them) and "
         f"{settings['draws']} streams of {settings['n_rows']:,} rows at each imbalance ratio, drawn from the held-out "
         "rows. Each row is decided with what was known before it, except by those marked †, which estimate the prior "
@@ -60,7 +60,7 @@ def _legend(sets: Sequence[str], settings: Settings) -> str:
         f"is not F1 in the paper's form. \\*: fewer than {settings['fewest_positives']} positives, so a figure says "
         "little."
     )
-    return words + (f" Left out, because not at hand: {', '.join(absent)}." if absent else "") + "\n"
+    return intro + (f" Left out, because not at hand: {', '.join(absent)}." if absent else "") + "\n"
 
 
 def methods_of(figures: Figures, key: str, name: str) -> list[str]:
@@ -122,7 +122,7 @@ def _gains(figures: Figures, sets: Sequence[str], low: float, high: float) -> st
             each = [f"{figures[f'gain.{key}.{name}']:+.3f}" for name in sets]
             tests = [f"{figures[f'p.{key}']:.2g}", f"{figures[f'overlap.{key}']:.2g}"]
             rows.append([f"{tracker}, Qp x {factor:g}", *each, f"{figures[f'gain.{key}']:+.3f}", *tests])
-    words = (
+    intro = (
         "F1 of the default model with its tracker minus the same model that stays at the training prior. Pooled p: "
         "signed ranks over all splits of all sets together, one-sided; splits overlap, so it is too small. Overlap p: "
         "the means over sets, split by split, two-sided, by the test that is corrected for that. Over all sets and "
@@ -131,7 +131,7 @@ def _gains(figures: Figures, sets: Sequence[str], low: float, high: float) -> st
         f"{figures['below_oracle.safe']:+.4f} and {figures['above_boosting.safe']:+.4f}.\n"
     )
     header = ["tracker", *(SET_NAMES[name] for name in sets), "mean", "pooled p", "overlap p"]
-    return words + "\n" + markdown_table(header, rows)
+    return intro + "\n" + markdown_table(header, rows)
 
 
 def _named(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
@@ -147,11 +147,11 @@ def _named(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
                 for name in sets
             ]
             rows.append([f"{title_of(method)}, Qp x {factor:g}", *cells])
-    words = (
+    intro = (
         "F1 of the default with the safe tracker minus that of each baseline; in brackets the two-sided p values by "
         "signed ranks and by the test for overlapping splits, each with Holm's correction over these baselines.\n"
     )
-    return words + "\n" + markdown_table(["over", *(SET_NAMES[name] for name in sets)], rows)
+    return intro + "\n" + markdown_table(["over", *(SET_NAMES[name] for name in sets)], rows)
 
 
 def _said(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
@@ -168,12 +168,12 @@ def _said(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
             rows.append([f"{SET_NAMES[name]}: {method}", lead(low), lead(1.0), lead(high)])
         vanilla = [f"{figures[f'f1.{factor}.vanilla.{name}']:.3f}" for factor in (low, 1.0, high)]
         rows.append([f"{SET_NAMES[name]}: F1 of vanilla", *vanilla])
-    words = (
+    intro = (
         "The paper: its lead over BBSE is 1 to 3 points matched, grows with the shift in both directions, and is 6 to "
         "7 points at 4 Qp; Vanilla falls below .15 on Yeast4 at 4 Qp. Measured: F1 minus that of BBSE, which sees the "
         "whole stream first.\n"
     )
-    return words + "\n" + markdown_table(["lead over BBSE", f"Qp x {low:g}", "Qp", f"Qp x {high:g}"], rows)
+    return intro + "\n" + markdown_table(["lead over BBSE", f"Qp x {low:g}", "Qp", f"Qp x {high:g}"], rows)
 
 
 def _means(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
@@ -187,12 +187,12 @@ def _means(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
         for method in methods_of(figures, "ece.1.0", sets[0])
     ]
     header = ["method", *(f"{'ECE' if m == 'ece' else m} at Qp x {factor:g}" for m, factor in columns)]
-    words = (
-        "ECE of the probabilities at the stream's own balance (10 bins), and the mean cost with Qc = 1: the share of "
+    intro = (
+        "ECE of the probabilities at the stream's own prior (10 bins), and the mean cost with Qc = 1: the fraction of "
         "errors when each row is decided at probability 1/2, whatever rule the method uses for F1. Means over sets. "
         "No threshold in hindsight belongs to either.\n"
     )
-    return words + "\n" + markdown_table(header, rows)
+    return intro + "\n" + markdown_table(header, rows)
 
 
 def _thinned(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
@@ -201,7 +201,7 @@ def _thinned(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
     for method in methods_of(figures, "thinned.1.0", sets[0]):
         keys = [f"thinned.{factor}.{method}.{name}" for name, factor in columns]
         rows.append([title_of(method), *(f"{figures[key]:.3f} ± {figures[f'sd.{key}']:.2f}" for key in keys)])
-    words = (
+    intro = (
         "F1 when one class of the held-out rows is thinned to each ratio and every row is decided once: a stream of at "
         "most some thousand rows, which leaves a tracker little time, and few positives at the highest ratio.\n"
     )
@@ -209,7 +209,7 @@ def _thinned(figures: Figures, sets: Sequence[str], settings: Settings) -> str:
     for name, factor in columns:
         mark = "\\*" if _is_few(figures, name, settings, thinned_by=factor) else ""
         header.append(f"{SET_NAMES[name]} x {factor:g}{mark}")
-    return words + "\n" + markdown_table(header, rows)
+    return intro + "\n" + markdown_table(header, rows)
 
 
 def _cross_site(figures: Figures, high: float) -> str:
@@ -227,9 +227,9 @@ def _cross_site(figures: Figures, high: float) -> str:
         text = f"**{text}**" if method == best[measure] else text
         return text + (f" [{claimed:.2f}]" if claimed is not None else "")
 
-    words = f"Trained as it is, tested at {high:g} times the imbalance ratio: rarer, as in primary care.\n"
+    intro = f"Trained as it is, tested at {high:g} times the imbalance ratio: rarer, as in primary care.\n"
     rows = [[title_of(method), *(cell(method, measure) for measure in measures)] for method in methods]
-    return words + "\n" + markdown_table(["method", *measures.values()], rows)
+    return intro + "\n" + markdown_table(["method", *measures.values()], rows)
 
 
 def _ends_and_middle(settings: Settings) -> tuple[float, ...]:

@@ -33,7 +33,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         "imbalance": (len(labels) - positives) / positives,
         "duplicates": int(data.features.duplicated().sum()),
         "incomplete": int(data.features.isna().any(axis=1).sum()),
-        "held_out": round(settings["test_size"] * positives),
+        "held_out": round(settings["test_share"] * positives),
     }
 
 
@@ -66,11 +66,11 @@ def table(figures: dict[str, float], settings: Settings) -> str:
                 f"{counts['incomplete']:,.0f}",
             ]
         )
-    words = (
+    text = (
         "The sets as we load them, in brackets the paper's counts. Imbalance: negatives a positive. Duplicates: rows "
         "whose features all occurred before; they stay on one side of every split, but for a point that holds over 5 % "
         "of the rows, which is dealt out (Mammography has one with 30 %). For Thyroid the paper's 40.2 is the "
         "most common class over the rarest; the rarest against all the rest is what is trained on.\n"
     )
     header = ["set", "rows", "features", "imbalance", "positives", "duplicates", "with missing values"]
-    return words + "\n" + markdown_table(header, rows)
+    return text + "\n" + markdown_table(header, rows)

@@ -38,7 +38,7 @@ Works = dict[str, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlackBox:
-    """The vanilla network, and what held-out rows say of its soft votes: all that BBSE needs."""
+    """The vanilla network, and the confusion matrix of its posteriors on held-out rows: all that BBSE needs."""
 
     network: Any
     prior: float  # of the rows that fit
@@ -46,14 +46,14 @@ class BlackBox:
 
     @classmethod
     def fit(cls, data: Prepared, seed: int) -> "BlackBox":
-        """Train on the fitting rows, and count the votes on those that validate."""
+        """Train on the fitting rows, and count the predictions on the validation rows."""
         fitted, prior = network(seed).fit(data.rows[data.fit], data.labels[data.fit]), data.labels[data.fit].mean()
-        honest = log_ratios_from_posterior(fitted.predict_proba(data.rows[data.validation]), float(prior))
-        votes = confusion_of_predictions(honest, data.labels[data.validation], prior=float(prior), soft=True)
-        return cls(fitted, float(prior), votes)
+        held_out = log_ratios_from_posterior(fitted.predict_proba(data.rows[data.validation]), float(prior))
+        predictions = confusion_of_predictions(held_out, data.labels[data.validation], prior=float(prior), soft=True)
+        return cls(fitted, float(prior), predictions)
 
     def log_ratios(self, rows: FloatArray) -> FloatArray:
-        """Return log ratios (n, 2), which `tracker` turns back into the posteriors it votes with."""
+        """Return log ratios (n, 2), which `tracker` turns back into posteriors."""
         return log_ratios_from_posterior(self.network.predict_proba(rows), self.prior)
 
     def tracker(self, window: int) -> BBSE:
@@ -98,7 +98,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Return the fewest seconds of training, of scoring a row, and of adapting to one."""
-    split = split_set(settings["set"], cell["split"], settings["test_size"])
+    split = split_set(settings["set"], cell["split"], settings["test_share"])
     data = prepare(split)
     models: dict[str, Any] = {}
 

@@ -12,6 +12,7 @@ TRACKERS = {  # that adapt the scores of a model
     "OBIL default": ("safe tracker",),
     "boosting": ("safe tracker",),
 }
+LABELS = {"soft votes": "posteriors"}  # a key of the results
 CLAIMS = COST | {PAPERS: COST["OBIL"]}
 
 
@@ -35,7 +36,7 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
     trackers = [(name, tracker) for name in models for tracker in TRACKERS.get(name, ())]
     adapting = [
         [
-            f"{name}, {tracker}",
+            f"{name}, {LABELS.get(tracker, tracker)}",
             f"{CLAIMS[name]['adapt']:g}" if tracker == "Algorithm 2" else "",
             f"{figures[f'adapt row.{name}, {tracker}']:.2g}",
             _times(figures[f"adapt row.{name}, {tracker} over {VANILLA}"]),
@@ -46,7 +47,7 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
     ]
     rounds = (f"`{name}` kept {figures[f'rounds.{name}']:.0f}" for name in models if f"rounds.{name}" in figures)
     head = (
-        f"Seconds to train on {settings['set']}, and milliseconds a row to score and to adapt, on one thread: the "
+        f"Seconds to train on {settings['set']}, and milliseconds per row to score and to adapt, on one thread: the "
         f"fastest of {settings['train_repeats']} runs (training) or {settings['repeats']} (the rest), taken in turns. "
         f"Machines differ, so read the columns x: they are over {VANILLA}'s in the same run. The paper's columns are "
         "its claims; of how many rows its time to infer is it does not say, so that only its x can be held against "
@@ -54,7 +55,7 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
         "`predict_proba` or our `log_ratios`; boosting also scores the four views that its tracker looks at. "
         f"{VANILLA} is scikit-learn's network with 128, 64 and 32 units, 50 epochs; a member of `OBIL paper` trains "
         "for up to 100, and 30 dropout passes weigh it. BBSE trains on three quarters of the rows; the "
-        "others tell how its votes err. `boosting` is "
+        "others give its confusion matrix. `boosting` is "
         "`RatioClassifier(HistGradientBoostingClassifier())`: five folds, one fit on all rows, and the views. RUSBoost "
         "(imbalanced-learn; networks at rate .1, stumps at 1) ends when a round errs on half the weight: "
         f"{', '.join(rounds)} rounds.\n"
@@ -85,7 +86,7 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
             head,
             markdown_table([*columns, "in a block, ms", "x"], costs),
             follow_head,
-            markdown_table(["tracker", "a row, ms, paper", "a row, ms", "x", "in a block, ms", "x"], adapting),
+            markdown_table(["tracker", "per row, ms, paper", "per row, ms", "x", "in a block, ms", "x"], adapting),
             batch,
         ]
     )

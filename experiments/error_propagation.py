@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from experiments.markdown import markdown_table
 from experiments.paper_claims import RATIO_ERROR
-from experiments.pictures import COLOURS, panels
+from experiments.plots import COLOURS, panels
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
 from obil.bayes.error_bounds import printed_ratio_error_bound, ratio_error_bound
@@ -72,7 +72,7 @@ def _posteriors(error: float, settings: Settings) -> FloatArray:
 
 
 def _landscape_figures(settings: Settings) -> dict[str, Any]:
-    """Return what shares of the (posterior, error) plane the printed bound and the rule of thumb are wrong on."""
+    """Return on what fractions of the (posterior, error) plane the printed bound and the rule of thumb are wrong."""
     posteriors, errors = _landscape_axes(settings)
     true, _ = landscape(posteriors, errors)
     found = printed_bound_figures(posteriors, errors)
@@ -100,7 +100,7 @@ def landscape(posteriors: FloatArray, errors: FloatArray) -> tuple[FloatArray, F
 
 
 def printed_bound_figures(posteriors: FloatArray, errors: FloatArray) -> dict[str, float]:
-    """Return on what share of a plane the printed bound is violated, and from which posterior on.
+    """Return on what fraction of a plane the printed bound is violated, and from which posterior on.
 
     Only where the error reaches neither 0 nor 1, since there alone a bound exists.
     """
@@ -130,7 +130,7 @@ def largest_allowed_error(posterior: float, relative: float) -> float:
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name the shares of the plane, the claims against the truth, and how near a simulation comes to the bounds."""
+    """Name the fractions of the plane, the claims against the truth, and how near a simulation comes to the bounds."""
     found = dict(next(result for cell, result in results if cell["error"] is None))
     for cell, result in results:
         if cell["error"] is not None:
@@ -168,7 +168,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
             ["", f"error that keeps it to {claimed:.0%}",
              *(f"{figures[f'allowed.{claimed}.{p}']:.4f}" for p in posteriors)],
         ]  # fmt: skip
-    shares = " ".join(
+    fractions = " ".join(
         f"An error below {error:g} keeps the ratio within {claimed:.0%} on {figures[f'holds.{error}']:.0%} of the "
         f"plane between posteriors of {low:g} and {high:g}."
         for error, claimed in RATIO_ERROR.items()
@@ -186,14 +186,14 @@ def table(figures: dict[str, float], settings: Settings) -> str:
             f"of the plane of P* and errors up to {settings['largest_error']:g} (where a bound exists). "
             "Near 0 it is too large by far. "
             f"The worst random estimates come to between {least:.2f} and {most:.2f} of the true bound, so that it is "
-            f"reached and never passed. {shares}\n",
+            f"reached and never passed. {fractions}\n",
             "The claim is read as generously as can be: as an error of every posterior. A calibration error (ECE) is "
             "an average over rows, so that it bounds no single one of them.\n",
         ]
     )
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw the curves of the paper's figure and the landscape, with where the printed bound fails."""
     figure, (curves, plane) = panels(2, width=4.8, height=3.9)
     _draw_curves(curves, record["series"], record["settings"])

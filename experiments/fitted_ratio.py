@@ -29,9 +29,9 @@ class FittedRatio(NamedTuple):
 
 
 def fitted_ratio(separation: float, priors: npt.ArrayLike, *, seed: int, negative_weight: float = 1.0) -> FittedRatio:
-    """Fit a logistic regression to one row drawn at each prior, (n,), and divide out the balance of the rows.
+    """Fit a logistic regression to one row drawn at each prior, (n,), and divide out the class prior of the rows.
 
-    What a weight on the negatives adds to the balance is left in.
+    What a weight on the negatives adds to the prior is left in.
     """
     stream = GaussianClasses.pair(separation).draw(priors, random_state=seed)
     weights = np.where(stream.labels == 0, negative_weight, 1.0)

@@ -1,6 +1,6 @@
 """Wrap plain, weighted and resampled models and ask held-out rows of mammography whether the ratios agree.
 
-Whatever balance a model was trained at, `RatioClassifier` has to divide it out: recalibrating the held-out
+Whatever class prior a model was trained at, `RatioClassifier` has to divide it out: recalibrating the held-out
 rows should change nothing (offset 0, slope 1), and the bank should find the priors of shifted streams.
 """
 
@@ -73,7 +73,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit one model on one split; recalibrate its held-out rows and track the prior of shifted streams."""
     data, seed = _data(), cell["split"]
     rows, labels = data.features.to_numpy(), data.labels.astype(np.int64)
-    split = stratified_split(labels, test_size=settings["test_size"], random_state=seed, rows=rows)
+    split = stratified_split(labels, test_size=settings["test_share"], random_state=seed, rows=rows)
     model = RatioClassifier(MODELS[cell["model"]](seed), random_state=seed).fit(rows[split.train], labels[split.train])
     held_out = labels[split.test]
     result: dict[str, Any] = {}
@@ -103,15 +103,15 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
 
 
 def _recalibrated(model: RatioClassifier, calibration: str) -> RatioModel:
-    """Return the fitted model with another kind of calibrator, fitted on the same honest rows."""
+    """Return the fitted model with another kind of calibrator, fitted on the same held-out rows."""
     fitted = model.model_
-    honest = fitted.holdout_
-    scores = fitted.calibrator.invert(honest.log_ratios)
+    holdout = fitted.holdout_
+    scores = fitted.calibrator.invert(holdout.log_ratios)
     slope_sd = SLOPE_SD if getattr(fitted.scorer, "method", "") == "predict_proba" else None
     calibrator = fit_calibrator(
-        scores, honest.labels, honest.weights, method=calibration, slope_sd=slope_sd, random_state=0
+        scores, holdout.labels, holdout.weights, method=calibration, slope_sd=slope_sd, random_state=0
     )
-    return fitted.recalibrated(calibrator, honest, calibration=calibration)
+    return fitted.recalibrated(calibrator, holdout, calibration=calibration)
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Hold the ensemble against single models on the paper's sets, and against the truth where the ratio is known.
 
-AUPRC is measured at the training balance on stratified, duplicate-safe splits. Splits overlap, so differences are
+AUPRC is measured at the training prior on stratified, duplicate-safe splits. Splits overlap, so differences are
 tested with Nadeau and Bengio's correction. The known ratio is that of normal classes.
 """
 
@@ -89,8 +89,8 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     if data is None:
         raise InvalidInputError(f"{cell['set']} was at hand and is no more")
     rows, labels = data.features, data.labels.astype(np.int64)
-    train, test = stratified_split(labels, test_size=settings["test_size"], random_state=seed, rows=rows.to_numpy())
-    if cell["model"] in OURS:  # codes of categories become words: the ensemble then knows what they are
+    train, test = stratified_split(labels, test_size=settings["test_share"], random_state=seed, rows=rows.to_numpy())
+    if cell["model"] in OURS:  # codes of categories become strings: the ensemble then treats them as categorical
         rows = rows.assign(**{name: rows[name].astype(str) for name in data.categorical})
     else:
         rows = rows.assign(**{name: rows[name].astype("category").cat.codes for name in data.categorical})
@@ -129,7 +129,7 @@ def _known(cell: Cell, settings: Settings) -> dict[str, Any]:
 
 
 def _balanced_error(log_ratios: FloatArray, labels: Any) -> float:
-    """Return the calibration error (ECE) at prior 1/2: classes weighted to equal shares."""
+    """Return the calibration error (ECE) at prior 1/2: classes weighted equally."""
     positive = labels == 1
     weights = np.where(positive, 0.5 / positive.sum(), 0.5 / (~positive).sum())
     return calibration_error(reliability(expit(log_ratios[:, 1]), positive.astype(np.float64), weights))
@@ -149,9 +149,9 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
             seconds = [r["seconds"] for cell, r in results if cell["set"] == name and cell["model"] == model]
             found[f"seconds.{name}.{model}"] = float(np.mean(seconds))
         best = max(ANCHORS, key=lambda anchor: own[anchor].mean())
-        share = next(r["share"] for cell, r in results if cell["set"] == name)
+        fraction = next(r["share"] for cell, r in results if cell["set"] == name)
         difference = own["default"] - own[best]
-        p_value = corrected_p_value(difference, test_size=share)
+        p_value = corrected_p_value(difference, test_size=fraction)
         found |= {f"excess.{name}": float(difference.mean()), f"p.{name}": p_value}
         found[f"best.{name}"] = float(list(ANCHORS).index(best))
         excess.append(float(difference.mean()))
@@ -210,11 +210,11 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     ]
     ranking = (
         f"**AUPRC on held-out rows**, means over {settings['splits']} stratified, duplicate-safe splits with "
-        f"{settings['test_size']:.0%} held out (in brackets: standard deviation from split to split), and the seconds "
+        f"{settings['test_share']:.0%} held out (in brackets: standard deviation from split to split), and the seconds "
         "that a fit and its prediction take on a shared machine. `default` is `OBILClassifier()`: networks at the "
-        "original balance, a line, boosters and a forest. `networks only` are its networks, cross-fitted; `mlp` the "
-        "same networks on the paper's associated problems; `paper` its own networks. The other three are single "
-        "models, the anchors.\n"
+        "original class ratio, a linear model, boosters and a forest. `networks only` are its networks, cross-fitted; "
+        "`mlp` the same networks on the paper's associated problems; `paper` its own networks. The other three are "
+        "single models, the anchors.\n"
     )
     against = (
         "\nThe default against the best anchor of each set; p: one-sided, that it is below, corrected for splits "

@@ -4,7 +4,7 @@ A template under `experiments/pages/` has, between double braces,
 
 - `NAME FIGURE | FORMAT`: a figure of an experiment, such as `comparison below_oracle.bank | +.4f`;
 - `table NAME`: the whole table of an experiment, or with `/ HEADING` the section under that heading;
-- `picture NAME / FILE / WORDS`: one of its pictures, with words for those who cannot see it.
+- `plot NAME / FILE / CAPTION`: one of its plots, with a text alternative.
 
 What an experiment without a full run should fill is marked so.
 """
@@ -47,9 +47,9 @@ def _value(place: str) -> str:
         module, _, _ = load(name, quick=False)
         text = module.table(record["figures"], record["settings"])
         return (section(text, heading) if heading else text).strip()
-    if place.startswith("picture "):
-        name, file, words = place.removeprefix("picture ").split(" / ")
-        return UNFINISHED if _record(name) is None else f"![{words}](figures/{file}.svg)"
+    if place.startswith("plot "):
+        name, file, caption = place.removeprefix("plot ").split(" / ")
+        return UNFINISHED if _record(name) is None else f"![{caption}](figures/{file}.svg)"
     found, _, form = place.partition(" | ")
     name, _, figure = found.partition(" ")
     record = _record(name)

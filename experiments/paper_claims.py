@@ -101,7 +101,7 @@ COST = {
     "OBIL": {"train": 67.0, "infer": 1.5, "adapt": 0.01},
 }
 ADAPTATION_LAG = "30-50"  # fig:adaptation, in its text: rows, without a definition
-CALIBRATION_ERROR = {  # fig:calibration, in its text: ECE on mammography, by loss, balance and calibration
+CALIBRATION_ERROR = {  # fig:calibration, in its text: ECE on mammography, by loss, class ratio and calibration
     "squared_error/original/none": 0.007,
     "cross_entropy/original/none": 0.023,
     "cross_entropy/original/temperature": 0.010,
@@ -121,7 +121,7 @@ NOISE_FAILURE = (0.75, 0.35)  # fig:robustness (a), mammography alone: beyond th
 NOISE_LOSS = (
     0.2,
     0.05,
-)  # fig:robustness (a), "across datasets": up to this noise, less than this share lost
+)  # fig:robustness (a), "across datasets": up to this noise, less than this fraction lost
 LEAD_OVER_BBSE = (0.10, 0.10)  # fig:robustness (b): below this ECE, more than this "F1 gap" over BBSE
 CROSSINGS = {"BBSE": 0.20, "SMOTE": 0.25}  # fig:robustness (b): ECE at which OBIL falls below the rival
 DRIFT_FINE = 0.01  # subsec:failure: "well-suited" for a drift up to this, a row

@@ -87,7 +87,7 @@ def present_sets(names: list[str]) -> list[str]:
 
 @lru_cache(maxsize=2)
 def split_set(name: str, seed: int, test_size: float) -> SplitSet:
-    """Return a set split by class, duplicates on one side; codes of categories are words."""
+    """Return a set split by class, duplicates on one side; codes of categories are strings."""
     data = named_set(name)
     if data is None:
         raise InvalidInputError(f"{name} was at hand and is no more")
@@ -116,7 +116,7 @@ def thinned(split: SplitSet, *, factors: list[float]) -> Iterator[Arrivals]:
 
 
 def outcome(judged: Judged, truth: IntArray) -> dict[str, float]:
-    """Return the measures of one stream; the cost is the share of wrong alerts and misses at probability 1/2."""
+    """Return the measures of one stream; the cost is the fraction of wrong alerts and misses at probability 1/2."""
     positive = truth == 1
     hits, false_alarms = int((judged.alerts & positive).sum()), int((judged.alerts & ~positive).sum())
     misses = int(positive.sum()) - hits

@@ -23,7 +23,7 @@ from obil.bayes.regret import GaussianPair
 from obil.datasets import prior_paths
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 
-pictures, table = regret_page.pictures, regret_page.table
+plots, table = regret_page.plots, regret_page.table
 WALK_SEED = 5  # walk 0 is the drift of experiments/scenarios
 TRAINING_SEED = 2_000_003
 FITTED = {LA_FITTED: ORACLE, BANK_FITTED: "bank"}  # the prior they decide with
@@ -72,7 +72,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 
 def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:
-    """Name the curves of the picture: every tenth row, low, middle and high over the runs."""
+    """Name the curves of the plot: every tenth row, low, middle and high over the runs."""
     rows = _points(settings)
     found = {"row": rows.tolist()}
     for cell, result in results:

@@ -1,4 +1,4 @@
-"""Write the tables and draw the picture of `experiments.regret`."""
+"""Write the tables and draw the plot of `experiments.regret`."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from experiments.growth import growth_measures, root_reference
 from experiments.markdown import markdown_table
 from experiments.online_methods import FROM_HOLDOUT, PRINTED, THEOREM
 from experiments.paper_claims import REGRET
-from experiments.pictures import COLOURS, band, panels
+from experiments.plots import COLOURS, band, panels
 
 Settings = dict[str, Any]
 
 LA_EXACT, LA_FITTED = "LA, known prior, exact ratio", "LA, known prior, fitted ratio"
 BANK_FITTED = "bank, fitted ratio"
-CLAIMS = {  # the paper's words by our names
+CLAIMS = {  # the paper's names by ours
     PRINTED: REGRET["OBIL"],
     "BBSE soft 1,000": REGRET["BBSE"],
     "SMOTE": REGRET["SMOTE"],
@@ -50,14 +50,14 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     by_root = float(np.divide(*root_reference([n_rows, n_rows // 2]))) - 1.0
     parts = [
         f"**Regret along a drift**: two normal classes {settings['regret_separation']:g} apart, Qc = 1; a bounded walk "
-        f"of {walk['step_size']:g} a row between {walk['low']:g} and {walk['high']:g} from {walk['start']:g}, where "
+        f"of {walk['step_size']:g} per row between {walk['low']:g} and {walk['high']:g} from {walk['start']:g}, where "
         f"all start, another walk in every one of {settings['measured_runs']} runs. Mean expected cost beyond that of "
         f"the oracle (in brackets: {low:.0%} to {high:.0%} of the runs). Second / first: regret of the second half of "
         f"the rows over that of the first; linear growth gives 1, sqrt(T log T) {by_root:.2f}. LA with the known prior "
         "and the exact ratio is the oracle; with a ratio fitted by logistic regression on "
         f"{settings['training_rows']:,} rows, its regret is the ratio's error alone. SafeTracker has neither views nor "
         "labels: it is its slow bank. BBSE estimates from the first row on, with "
-        f"{settings['holdout_rows']:,} held-out rows. The picture shows {settings['runs']} runs along one walk, the "
+        f"{settings['holdout_rows']:,} held-out rows. The plot shows {settings['runs']} runs along one walk, the "
         f"drift of the trackers' page: the median and the {low:.0%} to {high:.0%} band, which has no width for a fixed "
         "threshold.\n",
         _curve_table(figures, n_rows),
@@ -70,25 +70,25 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         "drift.\n",
     ]
     rows = []
-    for path, words in PATHS.items():
+    for path, text in PATHS.items():
         for method in GROWTH_METHODS:
             name = f"{path}.{method}"
             shown = [f"{figures[f'growth.{name}.{horizon}']:,.1f}" for horizon in horizons if _is_decade(horizon)]
             measures = [f"{figures[f'{measure}.{name}']:.2f}" for measure in ("exponent", "last_exponent", "increase")]
-            rows.append([f"{words}: {method}", *shown, *measures])
+            rows.append([f"{text}: {method}", *shown, *measures])
     header = [f"T = {horizon:,}" for horizon in horizons if _is_decade(horizon)]
     parts.append(markdown_table(["path and method", *header, "exponent", "last decade", "increase"], rows))
     return "\n".join(parts)
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw cumulative and per-row regret along the drift, and the final regret against the horizon."""
     figure, axes = panels(2, n_rows=2, width=5.0, height=3.2)
     _draw_curves(axes[0], axes[1], record["series"], record["settings"])
     for panel, path in zip(axes[2:], PATHS, strict=True):
         _draw_growth(panel, path, record["figures"], record["settings"])
     axes[2].set(title=f"(c) constant prior {record['settings']['regret_prior']:g}: regret against the horizon")
-    axes[3].set(title=f"(d) drift {record['settings']['walk']['step_size']:g} a row: regret against the horizon")
+    axes[3].set(title=f"(d) drift {record['settings']['walk']['step_size']:g} per row: regret against the horizon")
     named = {name: line for panel in axes for line, name in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=3)
     return {"regret": figure}
@@ -122,7 +122,7 @@ def _draw_curves(cumulative: Axes, each: Axes, curves: dict[str, list[float]], s
     cumulative.set(title="(a) cumulative regret along the drift", ylabel="expected cost beyond the oracle")
     each.set(
         title=f"(b) regret a row, mean of the last {settings['smoothing_rows']} rows",
-        ylabel="expected cost a row beyond the oracle",
+        ylabel="expected cost per row beyond the oracle",
     )
 
 

@@ -19,7 +19,7 @@ from experiments.choices.measures import EVEN, measured
 from experiments.paper_claims import CALIBRATION_ERROR
 from experiments.runner import Cell, Settings
 from experiments.spread import standard_deviation
-from experiments.temperature import paper_ways
+from experiments.temperature import paper_calibrations
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.diagnose import calibration_figures
 from obil.calibration.gate import Gate
@@ -33,7 +33,7 @@ from obil.serving.holdout import Holdout
 NAME, KNOWN = "mammography", "known"
 # edges of the diagram at the rows' own prior, where nearly all rows would share one of ten equal bins
 OWN_EDGES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.6, 1.0)
-pictures, table = reliability_page.pictures, reliability_page.table
+plots, table = reliability_page.plots, reliability_page.table
 
 
 def missing(settings: Settings) -> str | None:  # every experiment has it
@@ -54,26 +54,26 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Train every network, and measure its log ratios in every way of calibrating them."""
+    """Train every network, and measure its log ratios under every calibration."""
     seed = cell["seed"]
     rows, labels, truth = _known(seed, settings) if cell["data"] == KNOWN else (*loaded(NAME), None)
-    split = stratified_split(labels, test_size=settings["test_size"], random_state=seed, rows=rows)
+    split = stratified_split(labels, test_size=settings["test_share"], random_state=seed, rows=rows)
     compared = _thinned(labels[split.test], settings["rows_compared"], seed)
     kernel = kernel_log_ratios(rows[split.train], labels[split.train], rows[split.test][compared], settings, seed)
     reference = kernel if truth is None else truth[split.test][compared]
     own_labels = labels[split.test]
     estimates: dict[str, FloatArray] = {}
     found: dict[str, Any] = {}
-    for loss, balance in settings["networks"]:
+    for loss, class_ratio in settings["networks"]:
         model = OBILClassifier(
-            n_members=1, ratios=balance if balance == "original" else [float(balance)], member="paper", loss=loss,
-            fusion="mean", random_state=seed,
+            n_members=1, ratios=class_ratio if class_ratio == "original" else [float(class_ratio)],
+            member="paper", loss=loss, fusion="mean", random_state=seed,
         ).fit(rows[split.train], labels[split.train])  # fmt: skip
         scores = model.model_.scores(rows[split.test])
         stuck = float(roc_auc_score(own_labels, scores[:, 1]) < settings["least_area"])
-        for way, ratios in paper_ways(model.model_, scores).items():
-            name = f"{loss}/{balance}/{way}"
-            if way == "temperature" and name not in CALIBRATION_ERROR:
+        for method, ratios in paper_calibrations(model.model_, scores).items():
+            name = f"{loss}/{class_ratio}/{method}"
+            if method == "temperature" and name not in CALIBRATION_ERROR:
                 continue
             estimates[name] = ratios[compared]
             found[name] = _measures(ratios, own_labels, model.prior_, settings) | {"stuck": stuck}
@@ -115,7 +115,7 @@ def kernel_log_ratios(
         ).fit(distinct[chosen])
         density = KernelDensity(bandwidth=search.best_params_["bandwidth"]).fit(own)
         logs.append(density.score_samples((fresh - centre) / scale))
-    largest = 50.0  # far outside of both classes a kernel density says nothing
+    largest = 50.0  # far outside of both classes a kernel density is meaningless
     return np.stack([np.zeros(len(fresh)), np.clip(logs[1] - logs[0], -largest, largest)], axis=1)
 
 

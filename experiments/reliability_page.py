@@ -1,4 +1,4 @@
-"""Write the table and draw the pictures of `experiments.reliability`."""
+"""Write the table and draw the plots of `experiments.reliability`."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 
 from experiments.markdown import markdown_table
 from experiments.paper_claims import CALIBRATION_ERROR
-from experiments.pictures import COLOURS, panels
+from experiments.plots import COLOURS, panels
 
-WAYS = {"none": "as trained", "temperature": "temperature scaling", "affine": "obil's calibration"}
-LOWEST = 2e-4  # share that the diagram with log axes shows
+METHODS = {"none": "as trained", "temperature": "temperature scaling", "affine": "obil's calibration"}
+LOWEST = 2e-4  # fraction that the diagram with log axes shows
 REFERENCES = ("exact", "kernel density")
 # what is drawn: the paper's three, and the squared error where it learns
 DRAWN = {
@@ -23,7 +23,7 @@ DRAWN = {
 
 def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
     """Write the figures as Markdown."""
-    share = settings["test_size"]
+    fraction = settings["test_share"]
     stuck = [
         f"{figures[f'{data}/squared_error/original/none/stuck']:.0%} of {count} on {where}"
         for data, count, where in (
@@ -33,14 +33,14 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
         if f"{data}/squared_error/original/none/stuck" in figures
     ]
     parts = [
-        "**Calibration of the paper's network** (128, 64, 32 units) by loss, one network a fit; means over "
-        f"{settings['splits']} splits of mammography with {share:.0%} held out, in brackets the standard deviation "
+        "**Calibration of the paper's network** (128, 64, 32 units) by loss, one network per fit; means over "
+        f"{settings['splits']} splits of mammography with {fraction:.0%} held out, in brackets the standard deviation "
         f"from split to split. ECE: {settings['n_bins']} equally wide bins. At the rows' own prior it can hardly be "
         "large, whatever the ratio: nearly all posteriors are near 0. At 1/2 both classes weigh the same; offset and "
         "slope are what recalibrating the held-out rows would still add to the log ratio (slope held at 1) and "
-        "multiply it by (ideal 0 and 1). The paper does not say at which balance its networks were trained; 10:1 is "
-        "one of its associated problems. Temperature scaling is the paper's, sigma(z / T) (Guo et al. 2017): the logit "
-        "at the training prior is divided, and the prior odds with it. "
+        "multiply it by (ideal 0 and 1). The paper does not say at which class ratio its networks were trained; 10:1 "
+        "is one of its associated problems. Temperature scaling is the paper's, sigma(z / T) (Guo et al. 2017): the "
+        "logit at the training prior is divided, and the prior odds with it. "
         f"Stuck: area under the ROC below {settings['least_area']:g}. "
         "Refused: by obil's gate, on the held-out rows.\n",
         _calibration_table(figures, "mammography"),
@@ -57,7 +57,7 @@ def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
     ]
     if stuck:
         parts.append(
-            f"Networks trained with squared error at the original balance that got stuck: {'; '.join(stuck)}.\n"
+            f"Networks trained with squared error at the original class ratio that got stuck: {'; '.join(stuck)}.\n"
         )
     return "\n".join(parts)
 
@@ -69,12 +69,12 @@ def _names(figures: dict[str, float], data: str) -> list[str]:
 
 
 def _label(name: str) -> list[str]:
-    """Return loss, balance and calibration in words."""
+    """Return loss, class ratio and calibration as text."""
     if name in REFERENCES:
         return [{"exact": "the exact ratios"}.get(name, name), "", ""]
-    loss, balance, way = name.split("/")
+    loss, class_ratio, method = name.split("/")
     return [{"squared_error": "squared error"}.get(loss, "cross-entropy"),
-            balance if balance == "original" else f"{balance}:1", WAYS[way]]  # fmt: skip
+            class_ratio if class_ratio == "original" else f"{class_ratio}:1", METHODS[method]]  # fmt: skip
 
 
 def _calibration_table(figures: dict[str, float], data: str) -> str:
@@ -119,7 +119,7 @@ def _ratio_table(figures: dict[str, float]) -> str:
     return markdown_table([*header, "normal classes, the truth: correlation", "rms"], rows)
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw the diagrams at both priors, and the log ratios against the kernel density and against the truth."""
     curves, settings = record["series"], record["settings"]
     figure, (own, even, kernel, known) = panels(2, n_rows=2, width=4.4, height=3.7)
@@ -129,12 +129,12 @@ def pictures(record: dict[str, Any]) -> dict[str, Figure]:
             if f"{diagram}/mammography/{name}/promised" in curves:
                 happened = curves[f"{diagram}/mammography/{name}/happened"]
                 if diagram == "own":  # a bin without positives has no place on a log axis: it stands on the edge
-                    happened = [max(share, LOWEST) for share in happened]
+                    happened = [max(fraction, LOWEST) for fraction in happened]
                 axes.plot(
                     curves[f"{diagram}/mammography/{name}/promised"], happened, color=COLOURS[colour],
                     linestyle=line, marker=marker, markersize=4.0, linewidth=1.3, label=label,
                 )  # fmt: skip
-        axes.set(xlabel="mean posterior of a bin", ylabel="share of positives in it")
+        axes.set(xlabel="mean posterior of a bin", ylabel="fraction of positives in it")
     own.set(
         xscale="log",
         yscale="log",

@@ -2,7 +2,7 @@
 
 The paper says that its method loses little up to some noise and fails beyond, that it falls below BBSE and SMOTE at
 given calibration errors, and that a short window is better where the prior moves fast. `experiments.stress` has one
-file for each; the tables are written in `experiments.robustness_page`, and drawn in `experiments.robustness_pictures`.
+file for each; the tables are written in `experiments.robustness_page`, and drawn in `experiments.robustness_plots`.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import robustness_page, robustness_pictures
+from experiments import robustness_page, robustness_plots
 from experiments.choices.losses import loaded
 from experiments.paper_claims import LEAD_OVER_BBSE, NOISE_LOSS
 from experiments.runner import Cell, Settings
@@ -21,7 +21,7 @@ from experiments.stress.drift import TRACKERS
 from experiments.stress.miscalibration import FAMILIES
 from obil.errors import InvalidInputError
 
-pictures, table = robustness_pictures.pictures, robustness_page.table
+plots, table = robustness_plots.plots, robustness_page.table
 
 
 def missing(settings: Settings) -> str | None:
@@ -79,7 +79,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 
 def _losses(figures: dict[str, float], settings: Settings) -> dict[str, float]:
-    """Return the largest share of F1 that noise up to the paper's moderate one costs."""
+    """Return the largest fraction of F1 that noise up to the paper's moderate one costs."""
     found: dict[str, float] = {}
     levels = [f"{level:g}" for level in settings["noise"] if 0.0 < level <= NOISE_LOSS[0]]
     for name, factor, method in product(settings["sets"], settings["factors"], METHODS):
@@ -128,5 +128,5 @@ def first_crossing(x: list[float], difference: Any) -> float | None:
     at = int(below[0])
     if at == 0:
         return 0.0
-    share = difference[at - 1] / (difference[at - 1] - difference[at])
-    return float(round(x[at - 1] + share * (x[at] - x[at - 1]), 9))
+    fraction = difference[at - 1] / (difference[at - 1] - difference[at])
+    return float(round(x[at - 1] + fraction * (x[at] - x[at - 1]), 9))

@@ -46,19 +46,19 @@ def _noise_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
         "Noise is normal, in standard deviations of a feature within a class; features of two values "
         "have none. Every method but SMOTE has the same scores (gradient boosting in `RatioClassifier`) and the same "
         "F1 policy; they differ in the prior. BBSE sees the whole stream before it decides. SMOTE has the same booster "
-        "at its own threshold. Alarms: of the monitor that an `OnlineClassifier` has, as a share of the streams. Its "
-        "guarantee covers neither rows that come several times, as they do in these streams, nor held-out rows that "
-        "other models scored, those of the folds. So there are streams in which no row comes twice; and with half of "
-        "the test part for held-out rows, scored by the deployed model itself (then both assumptions hold, and there "
-        "are fewest rows to find anything by). The paper gives F1 on mammography alone; its value without noise is "
-        f"that of its table at {at_factor(SHIFTED)}, so that the claim stands beside that shift alone.\n"
+        "at its own threshold. Alarms: of the monitor that an `OnlineClassifier` has, as a fraction of the streams. "
+        "Its guarantee covers neither rows that come several times, as they do in these streams, nor held-out rows "
+        "that other models scored, those of the folds. So there are streams in which no row comes twice; and with half "
+        "of the test part for held-out rows, scored by the deployed model itself (then both assumptions hold, and "
+        "there are fewest rows to find anything by). The paper gives F1 on mammography alone; its value without noise "
+        f"is that of its table at {at_factor(SHIFTED)}, so that the claim stands beside that shift alone.\n"
     ]
     for name in settings["sets"]:
         for factor in settings["factors"]:
             parts += [f"`{name}`, {at_factor(factor)}:\n", _noise_table(figures, name, factor, settings)]
-    level, share = NOISE_LOSS
+    level, fraction = NOISE_LOSS
     losses = [
-        [name, at_factor(factor), f"below {share:.0%}",
+        [name, at_factor(factor), f"below {fraction:.0%}",
          *(f"{figures[f'loss/{name}/{factor:g}/{method}']:.1%}" for method in METHODS)]
         for name in settings["sets"]
         for factor in settings["factors"]
@@ -66,8 +66,8 @@ def _noise_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
     ]  # fmt: skip
     if losses:
         parts += [
-            f"Largest loss of F1 at noise up to {level:g}, as a share of F1 without noise. The paper: less than "
-            f"{share:.0%}, on all of its sets.\n",
+            f"Largest loss of F1 at noise up to {level:g}, as a fraction of F1 without noise. The paper: less than "
+            f"{fraction:.0%}, on all of its sets.\n",
             markdown_table(["set", "shift", "the paper's", *METHODS], losses),
         ]
     return parts
@@ -76,7 +76,7 @@ def _noise_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
 def _noise_table(figures: dict[str, float], name: str, factor: float, settings: dict[str, Any]) -> str:
     places = [f"noise/{name}/{level:g}/{factor:g}" for level in settings["noise"]]
     rows = [[method, *(_with_spread(figures, f"{place}/{method}") for place in places)] for method in METHODS]
-    rows += [[word, *(f"{figures[f'{place}/{key}']:.0%}" for place in places)] for word, key in ALARMS.items()]
+    rows += [[outcome, *(f"{figures[f'{place}/{key}']:.0%}" for place in places)] for outcome, key in ALARMS.items()]
     if (name, factor) == (CLAIMED_SET, SHIFTED):
         rows.append(["the paper's F1", *(_claimed_f1(level) for level in settings["noise"])])
     return markdown_table(["noise", *(f"{level:g}" for level in settings["noise"])], rows)
@@ -125,8 +125,8 @@ def _fault_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
     ]
     return [
         *parts,
-        f"Least lead in F1 over BBSE at calibration errors below {error:g}, as a share of BBSE's F1. The paper: more "
-        f"than {lead:.0%}; it says neither on which set nor at which shift; in points of F1 it would claim "
+        f"Least lead in F1 over BBSE at calibration errors below {error:g}, as a fraction of BBSE's F1. The paper: "
+        f"more than {lead:.0%}; it says neither on which set nor at which shift; in points of F1 it would claim "
         "more.\n",
         markdown_table(["shift", "method", "the paper's", *families(figures)], claims),
         f"Calibration error at which a method first falls below a rival by {settings['margin']:g} of F1 (means over "
@@ -150,7 +150,9 @@ def _fault_table(figures: dict[str, float], factor: float) -> str:
 
 
 def _verdicts(figures: dict[str, float], at: str) -> str:
-    return ", ".join(f"{word} {figures[f'{at}/{word}']:.0%}" for word in VERDICTS if figures[f"{at}/{word}"] > 0.0)
+    return ", ".join(
+        f"{outcome} {figures[f'{at}/{outcome}']:.0%}" for outcome in VERDICTS if figures[f"{at}/{outcome}"] > 0.0
+    )
 
 
 def families(figures: dict[str, float]) -> dict[str, list[int]]:
@@ -179,7 +181,7 @@ def _crossing(figures: dict[str, float], family: str, factor: float, method: str
 def _drift_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str]:
     drifts = settings["drifts"]
     rows = [[name, *(_with_spread(figures, f"drift/{drift:g}/{name}", ".1f") for drift in drifts)] for name in TRACKERS]
-    rows.append(["the paper on a moving average", *(_words(drift) for drift in drifts)])
+    rows.append(["the paper on a moving average", *(_text(drift) for drift in drifts)])
     return [
         "**A prior that races.** Excess expected cost over the oracle in percent, ± standard deviation from path to "
         f"path, with exact ratios (normal classes {settings['separation']:g} apart), {settings['drift_seeds']} paths "
@@ -192,5 +194,5 @@ def _drift_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
     ]
 
 
-def _words(drift: float) -> str:
+def _text(drift: float) -> str:
     return "well suited" if drift <= DRIFT_FINE else "fails" if drift > DRIFT_TOO_FAST else ""

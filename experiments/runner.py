@@ -8,7 +8,7 @@ changes in them) and `[bounds]` (figure name = {min, max}). The module has
 - `figures(results, settings)`: the named numbers that come out;
 - `table(figures, settings)`: those numbers as Markdown;
 - `series(results, settings)`, optional: the named curves that come out, lists of numbers;
-- `pictures(record)`, optional: figures by name, drawn from the JSON record alone;
+- `plots(record)`, optional: figures by name, drawn from the JSON record alone;
 - `missing(settings)`, optional: why it cannot run here, or None.
 """
 
@@ -31,13 +31,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from experiments.pictures import save_picture, style
+from experiments.plots import save_plot, style
 
 FOLDER = Path(__file__).parent
 EXPERIMENTS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"
-PICTURES = FOLDER.parent / "docs" / "figures"
+PLOTS = FOLDER.parent / "docs" / "figures"
 LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "imbalanced-learn", "torch", "obil")
 
 Cell = dict[str, Any]
@@ -103,10 +103,10 @@ def load(name: str, *, quick: bool, folder: Path = FOLDER) -> tuple[Any, Setting
 
 
 def render(name: str, *, quick: bool = False) -> None:
-    """Write the Markdown table of an experiment and draw its pictures, from its JSON alone; without one, say so."""
+    """Write the Markdown table of an experiment and draw its plots, from its JSON alone; without one, say so."""
     module, _, _ = load(name, quick=quick)
     path = _folder(quick) / f"{name}.json"
-    tables, drawings = (_folder(True), _folder(True)) if quick else (DOCS, PICTURES)
+    tables, drawings = (_folder(True), _folder(True)) if quick else (DOCS, PLOTS)
     tables.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         (tables / f"{name}.md").write_text(f"The full run is not finished: `python -m experiments {name}`.\n")
@@ -115,8 +115,8 @@ def render(name: str, *, quick: bool = False) -> None:
     head = f"<!-- made by `python -m experiments {name} --render` from experiments/results/{name}.json -->\n\n"
     (tables / f"{name}.md").write_text(head + module.table(record["figures"], record["settings"]).rstrip() + "\n")
     with style():
-        for picture, figure in (module.pictures(record) if hasattr(module, "pictures") else {}).items():
-            save_picture(figure, drawings / f"{picture}.svg")
+        for plot, figure in (module.plots(record) if hasattr(module, "plots") else {}).items():
+            save_plot(figure, drawings / f"{plot}.svg")
 
 
 def report(console: Console, figures: dict[str, float], bounds: dict[str, dict[str, float]], *, title: str) -> int:

@@ -121,11 +121,11 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 def table(figures: dict[str, float], settings: Settings) -> str:
     """Write the figures as Markdown."""
-    ways = ("bank", "slow bank", "unguarded", "safe")
+    methods = ("bank", "slow bank", "unguarded", "safe")
     rows = [
-        [way, when, *(f"{figures[f'excess.{scenario}.{way}.{when}']:.2f}" for scenario in SIX)]
+        [method, when, *(f"{figures[f'excess.{scenario}.{method}.{when}']:.2f}" for scenario in SIX)]
         for when in ("before", "after")
-        for way in ways
+        for method in methods
     ]
     parts = [
         SCENARIO_TEXT.format(**settings, probation=PROBATION, slow_rows=SLOW_ROWS, own_rows=SLOW_START_ROWS),
@@ -135,7 +135,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
             ["change", "held-out rows", "tolerance", "median rows", "found"],
             [
                 [
-                    _change_in_words(change),
+                    _change_text(change),
                     f"{settings['changes'][change]['negatives']:,} / {settings['changes'][change]['positives']:,}",
                     f"{settings['changes'][change].get('tolerance', 0.0):g}",
                     f"{figures[f'monitor.{change}.median']:,.0f}",
@@ -180,7 +180,7 @@ def _performance_row(figures: dict[str, float], tracker: str, key: str, prior: f
     return [tracker, f"{prior:g}", f"{figures[f'{key}.truth']:.3f}", f"{figures[f'{key}.naive']:.3f}", *cells]
 
 
-def _change_in_words(change: str) -> str:
+def _change_text(change: str) -> str:
     kind, size = change.split(" ")[:2]
     return f"{'mean shift' if kind == 'shift' else 'added noise'} of {size} standard deviations"
 
@@ -212,8 +212,8 @@ def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
     pair = GaussianPair(settings["separation"])
     parts = {"before": slice(0, PROBATION), "after": slice(PROBATION, None)}
     return {
-        f"{way}.{when}": 100.0 * pair.excess(path[part, 1], truth[part])
-        for way, path in paths.items()
+        f"{method}.{when}": 100.0 * pair.excess(path[part, 1], truth[part])
+        for method, path in paths.items()
         for when, part in parts.items()
     }
 

@@ -1,6 +1,6 @@
 """Scale logits by a temperature, as the paper has it: sigma(z / T), Guo et al. 2017.
 
-The logit z is that of the training balance, so that T divides the prior odds along with the log ratio. The calibration
+The logit z is that of the training prior, so that T divides the prior odds along with the log ratio. The calibration
 that obil calls "temperature" is another: it leaves the prior odds alone.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logit
 
-from experiments.choices.measures import calibrated_ways
+from experiments.choices.measures import calibrated_variants
 from obil.arrays import FloatArray, IntArray
 from obil.serving.ratio_model import RatioModel
 
@@ -24,10 +24,10 @@ class TemperatureScaling:
 
     @classmethod
     def of(cls, model: RatioModel) -> "TemperatureScaling":
-        """Fit T on the honest rows of a model, as they were before its own calibration."""
-        honest, log_prior_odds = model.holdout_, float(logit(model.prior_[1]))
-        logits = model.calibrator.invert(honest.log_ratios)[:, 1] + log_prior_odds
-        return cls(fitted_temperature(logits, honest.labels, honest.weights), log_prior_odds)
+        """Fit T on the held-out rows of a model, before its own calibration."""
+        held_out, log_prior_odds = model.holdout_, float(logit(model.prior_[1]))
+        logits = model.calibrator.invert(held_out.log_ratios)[:, 1] + log_prior_odds
+        return cls(fitted_temperature(logits, held_out.labels, held_out.weights), log_prior_odds)
 
     def apply(self, scores: FloatArray) -> FloatArray:
         """Return raw scores (n, 2), log ratios that are not calibrated yet, scaled.
@@ -49,6 +49,6 @@ def fitted_temperature(logits: FloatArray, labels: IntArray, weights: FloatArray
     return float(np.exp(minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded").x))
 
 
-def paper_ways(model: RatioModel, scores: FloatArray) -> dict[str, FloatArray]:
+def paper_calibrations(model: RatioModel, scores: FloatArray) -> dict[str, FloatArray]:
     """Return raw scores (n, 2) of rows as they are, scaled by the paper's temperature, and calibrated as obil does."""
-    return calibrated_ways(model, scores) | {"temperature": TemperatureScaling.of(model).apply(scores)}
+    return calibrated_variants(model, scores) | {"temperature": TemperatureScaling.of(model).apply(scores)}

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.growth import exponent
 from experiments.paper_claims import THEORY_LABELS
-from experiments.pictures import COLOURS, panels
+from experiments.plots import COLOURS, panels
 from experiments.runner import Cell, Settings
 from experiments.theory_rows import (
     complexity,
@@ -72,7 +72,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
 
 
 def series(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, list[float]]:
-    """Gather the curves that the picture shows."""
+    """Gather the curves of the plot."""
     return {name: values for _, result in results for name, values in result["curves"].items()}
 
 
@@ -104,7 +104,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     )
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw four bounds beside what was measured: the ratio's error, tracking, regret, and the least regret."""
     curves, settings = record["series"], record["settings"]
     figure, axes = panels(2, n_rows=2, width=4.4, height=3.3)

@@ -34,14 +34,14 @@ TRACKERS: dict[str, Callable[[], CompiledTracker | None]] = {
     SAFE: lambda: None,  # the default
 }
 
-PROTOCOL = """**Real streams in time order.** The first {train_size:.0%} of the rows fit a `RatioClassifier` (gradient
+PROTOCOL = """**Real streams in time order.** The first {train_share:.0%} of the rows fit a `RatioClassifier` (gradient
 boosting, `views=True`, folds in time); the others come in time order. Every tracker gets the same log ratios and starts
 at the training prior. Each figure is relative to the static model, which stays at the training prior: below 1 is a
 gain, above 1 is harm. cost: each error costs 1. cost (5): a missed positive costs 5. The local oracle is told the true
-share of positives among the {oracle_rows:,} rows around each row. Periodic retraining fits the booster again
+prevalence of positives among the {oracle_rows:,} rows around each row. Periodic retraining fits the booster again
 {retrainings} times on all labels that have come by then, the training rows included, and decides at their prior.
-Gain: the share of the local oracle's gain in log loss. Periodic retraining is a plain booster, not calibrated. Columns
-that tell the date are left out, since a date never returns; the variant that keeps them is shown too, with no bound.
+Gain: the fraction of the local oracle's gain in log loss. Periodic retraining is a plain booster, not calibrated.
+Columns that tell the date are left out, since a date never returns; the variant with them has no bound.
 """
 
 
@@ -81,34 +81,34 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Decide the stream of one set in every way that uses these labels; return the measures of each."""
-    deployed = _deployed(cell["set"], float(settings["train_size"]), int(settings["most_rows"]))
+    """Decide the stream of one set by every method that uses these labels; return the measures of each."""
+    deployed = _deployed(cell["set"], float(settings["train_share"]), int(settings["most_rows"]))
     rate, delay = float(cell["rate"]), int(cell["delay"])
     if rate == 0.0:
         return _without_labels(deployed, settings)
     asked = np.random.default_rng(settings["seed"]).random(len(deployed.labels)) < rate
     online = OnlineClassifier(deployed.classifier)
     posteriors = _with_labels(online, deployed, np.flatnonzero(asked), rate, delay)
-    ways = {SAFE: _measures(posteriors, deployed.labels)}
+    methods = {SAFE: _measures(posteriors, deployed.labels)}
     if [rate, delay] in settings["retrain_at"]:
         retrained = _retrained(deployed, np.flatnonzero(asked), delay, settings["retrainings"])
-        ways[RETRAIN] = _measures(retrained, deployed.labels)
-    return {"ways": ways, "labels": int(asked.sum()), "label_counts_unknown": online.label_counts.unknown}
+        methods[RETRAIN] = _measures(retrained, deployed.labels)
+    return {"ways": methods, "labels": int(asked.sum()), "label_counts_unknown": online.label_counts.unknown}
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name the measures relative to static, and the share of the oracle's gain."""
+    """Name the measures relative to static, and the fraction of the oracle's gain."""
     found: dict[str, float] = {}
     static = {cell["set"]: result["ways"][STATIC] for cell, result in results if cell["rate"] == 0.0}
     oracle = {cell["set"]: result["ways"][ORACLE] for cell, result in results if cell["rate"] == 0.0}
     for cell, result in results:
         name, own = cell["set"], static[cell["set"]]
         when = "" if cell["rate"] == 0.0 else f".{cell['rate']:g}.{cell['delay']}"
-        for way, measures in result["ways"].items():
+        for method, measures in result["ways"].items():
             for measure in MEASURES:
-                found[f"{name}{when}.{way}.{measure}"] = measures[measure] / own[measure]
+                found[f"{name}{when}.{method}.{measure}"] = measures[measure] / own[measure]
             gain = own["log_loss"] - oracle[name]["log_loss"]
-            found[f"{name}{when}.{way}.gain"] = (own["log_loss"] - measures["log_loss"]) / gain
+            found[f"{name}{when}.{method}.gain"] = (own["log_loss"] - measures["log_loss"]) / gain
         if cell["rate"] == 0.0:
             found |= {f"{name}.{key}": float(result[key]) for key in ("rows", "training_prior", "prior", "alarm_row")}
             found |= {f"{name}.static_{measure}": own[measure] for measure in MEASURES}
@@ -141,9 +141,9 @@ def table(figures: dict[str, float], settings: Settings) -> str:
             f"training at {figures[f'{name}.training_prior']:.1%}. Static: log loss "
             f"{figures[f'{name}.static_log_loss']:.4f}, cost {figures[f'{name}.static_cost']:.4f}, cost (5) "
             f"{figures[f'{name}.static_cost_5']:.4f}. "
-            + (f"The monitor objects at row {alarm:,.0f}.\n" if alarm else "The monitor never objects.\n")
+            + (f"The monitor raises an alarm at row {alarm:,.0f}.\n" if alarm else "The monitor raises no alarm.\n")
         )
-        rows = [_row(figures, f"{name}.{way}", way, "none") for way in (ORACLE, *list(TRACKERS)[1:])]
+        rows = [_row(figures, f"{name}.{method}", method, "none") for method in (ORACLE, *list(TRACKERS)[1:])]
         for rate in settings["label_rates"]:
             for delay in settings["label_delays"]:
                 labels = f"{rate:.0%}, {delay:,} rows late"
@@ -154,23 +154,23 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     return "\n".join(parts)
 
 
-def _row(figures: dict[str, float], key: str, way: str, labels: str) -> list[str]:
-    return [way, labels, *(f"{figures[f'{key}.{m}']:.4f}" for m in MEASURES), f"{figures[f'{key}.gain']:.0%}"]
+def _row(figures: dict[str, float], key: str, method: str, labels: str) -> list[str]:
+    return [method, labels, *(f"{figures[f'{key}.{m}']:.4f}" for m in MEASURES), f"{figures[f'{key}.gain']:.0%}"]
 
 
 def _without_labels(deployed: Deployed, settings: Settings) -> dict[str, Any]:
-    ways: dict[str, dict[str, float]] = {}
+    methods: dict[str, dict[str, float]] = {}
     alarm_row: int | None = None
-    for way, build in TRACKERS.items():
-        online = OnlineClassifier(deployed.classifier, tracker=build(), monitor=way == SAFE, horizon=0)
+    for method, build in TRACKERS.items():
+        online = OnlineClassifier(deployed.classifier, tracker=build(), monitor=method == SAFE, horizon=0)
         decisions = online.decide_log_ratios(deployed.log_ratios, views=deployed.views)
-        ways[way] = _measures(decisions.posteriors[:, 1], deployed.labels)
+        methods[method] = _measures(decisions.posteriors[:, 1], deployed.labels)
         alarm_row = online.monitor.alarm_row if online.monitor is not None else None
     local = local_prior(deployed.labels, settings["oracle_rows"])
     at_truth = posteriors_at(deployed.log_ratios, np.stack([1.0 - local, local], axis=1))
-    ways[ORACLE] = _measures(at_truth[:, 1], deployed.labels)
+    methods[ORACLE] = _measures(at_truth[:, 1], deployed.labels)
     return {
-        "ways": ways,
+        "ways": methods,
         "rows": len(deployed.labels),
         "training_prior": float(deployed.classifier.prior_[1]),
         "prior": float(deployed.labels.mean()),
@@ -225,7 +225,7 @@ def _measures(posteriors: FloatArray, labels: IntArray) -> dict[str, float]:
 
 
 def local_prior(labels: IntArray, window: int) -> FloatArray:
-    """Return the share of positives among the rows around each row, (n,), kept off 0 and 1."""
+    """Return the prevalence of positives among the rows around each row, (n,), kept off 0 and 1."""
     sums = np.concatenate([[0], np.cumsum(labels)])
     rows = np.arange(len(labels))
     low, high = np.maximum(rows - window // 2, 0), np.minimum(rows + window // 2, len(labels))
@@ -239,11 +239,11 @@ def _deployed(name: str, train_size: float, most_rows: int) -> Deployed:
     n_rows = min(len(data.labels), most_rows)
     n_train = int(n_rows * train_size)
     features, labels = data.features.iloc[:n_rows].drop(columns=dates), data.labels[:n_rows].astype(np.int64)
-    words = list(data.categorical)
+    text = list(data.categorical)
     encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
-    encoder.fit(features[words].iloc[:n_train].astype(str))
-    codes = encoder.transform(features[words].astype(str))
-    rows = np.column_stack([features.drop(columns=words).to_numpy(dtype=np.float64), codes])
+    encoder.fit(features[text].iloc[:n_train].astype(str))
+    codes = encoder.transform(features[text].astype(str))
+    rows = np.column_stack([features.drop(columns=text).to_numpy(dtype=np.float64), codes])
     classifier = RatioClassifier(views=True, random_state=0)
     classifier.fit(rows[:n_train], labels[:n_train], time=np.arange(n_train))
     model = classifier.model_

@@ -24,21 +24,21 @@ Estimate = Callable[[FloatArray], float]  # the log ratios of a batch, (n, 2) ->
 class ScoredRows(NamedTuple):
     """Log ratios of rows the model has not seen, with their labels, and of the held-out rows."""
 
-    honest: FloatArray  # (n, 2)
+    held_out: FloatArray  # (n, 2)
     labels: IntArray  # (n,)
     test: FloatArray  # (m, 2)
     prior: float  # P1 in training
 
 
 def by_bbse(scores: ScoredRows) -> Estimate:
-    """Return black-box shift estimation by hard votes; by soft ones where all hard ones are alike."""
-    votes = scores.honest[:, 1] + logit(scores.prior) > 0.0
-    return _by_votes(BBSE.from_holdout, scores, soft=bool(votes.all() or not votes.any()))
+    """Return black-box shift estimation by predicted classes; by posteriors if all predictions are equal."""
+    predictions = scores.held_out[:, 1] + logit(scores.prior) > 0.0
+    return _by_predictions(BBSE.from_holdout, scores, soft=bool(predictions.all() or not predictions.any()))
 
 
 def by_rlls(scores: ScoredRows) -> Estimate:
-    """Return regularised learning of label shift, by hard votes."""
-    return _by_votes(RLLS.from_holdout, scores)
+    """Return regularised learning of label shift, by predicted classes."""
+    return _by_predictions(RLLS.from_holdout, scores)
 
 
 def by_likelihood(_: ScoredRows) -> Estimate:
@@ -46,11 +46,11 @@ def by_likelihood(_: ScoredRows) -> Estimate:
     return lambda ratios: float(estimate_from_rows(ratios).prior[1])
 
 
-def _by_votes(make: Callable[..., PriorTracker], scores: ScoredRows, **choices: Any) -> Estimate:
+def _by_predictions(make: Callable[..., PriorTracker], scores: ScoredRows, **choices: Any) -> Estimate:
     def estimate(ratios: FloatArray) -> float:
         try:
-            tracker = make(scores.honest, scores.labels, prior=scores.prior, window=len(ratios), **choices)
-        except InvalidInputError:  # votes that are all alike tell nothing of the prior
+            tracker = make(scores.held_out, scores.labels, prior=scores.prior, window=len(ratios), **choices)
+        except InvalidInputError:  # equal predictions carry no information on the prior
             return scores.prior
         tracker.update_many(ratios)
         return float(tracker.prior[1])
@@ -60,7 +60,7 @@ def _by_votes(make: Callable[..., PriorTracker], scores: ScoredRows, **choices: 
 
 def at_batch_prior(scores: ScoredRows, estimate: Estimate, *, best_f1: bool) -> Decider:
     """Return a decider at equal costs, or at the best F1, for the prior of the whole stream."""
-    table = FBetaPolicy().bind(Holdout.of(scores.honest, scores.labels)) if best_f1 else None
+    table = FBetaPolicy().bind(Holdout.of(scores.held_out, scores.labels)) if best_f1 else None
 
     def decide(arrivals: Arrivals) -> Judged:
         ratios = scores.test[arrivals.rows]

@@ -1,7 +1,7 @@
 """Name the baselines that correct one network's scores afterwards: by a threshold, or for another prior.
 
 They share the vanilla network at its best setting, fitted on all training rows. What they learn from labels
-(thresholds, temperatures, votes, calibration) they learn from out-of-fold scores of the training rows.
+(thresholds, temperatures, predictions, calibration) they learn from out-of-fold scores of the training rows.
 """
 
 import numpy as np
@@ -24,22 +24,22 @@ SMALLEST = 1e-9
 
 def corrected(network: Tuned, data: Prepared, *, seed: int) -> dict[str, Decider]:
     """Return each correction as a decider on the held-out rows."""
-    honest = _out_of_fold(network.setting, data, seed)
-    return corrections(honest, _logits(network.model.predict_proba(data.test)[:, 1]), data.labels)
+    held_out = _out_of_fold(network.setting, data, seed)
+    return corrections(held_out, _logits(network.model.predict_proba(data.test)[:, 1]), data.labels)
 
 
-def corrections(honest: FloatArray, test: FloatArray, labels: IntArray) -> dict[str, Decider]:
-    """Return the corrections of logits at the training balance: honest ones, (n,), and those of held-out rows, (m,)."""
+def corrections(held_out: FloatArray, test: FloatArray, labels: IntArray) -> dict[str, Decider]:
+    """Return the corrections of logits at the training prior: out-of-fold ones, (n,), and those of test rows, (m,)."""
     prior = float(labels.mean())
     odds = float(logit(prior))
-    temperature = min(TEMPERATURES, key=lambda t: log_loss(labels, expit(honest / t), labels=[0, 1]))
-    scaled = ScoredRows(_ratios(honest / temperature - odds), labels, _ratios(test / temperature - odds), prior)
+    temperature = min(TEMPERATURES, key=lambda t: log_loss(labels, expit(held_out / t), labels=[0, 1]))
+    scaled = ScoredRows(_ratios(held_out / temperature - odds), labels, _ratios(test / temperature - odds), prior)
     # bias-corrected temperature scaling: a temperature and a bias by maximum likelihood
-    bcts = fit_linear(_ratios(honest - odds), labels, np.ones(len(labels)), slope_sd=None)
-    calibrated = ScoredRows(bcts.apply(_ratios(honest - odds)), labels, bcts.apply(_ratios(test - odds)), prior)
+    bcts = fit_linear(_ratios(held_out - odds), labels, np.ones(len(labels)), slope_sd=None)
+    calibrated = ScoredRows(bcts.apply(_ratios(held_out - odds)), labels, bcts.apply(_ratios(test - odds)), prior)
     found = {
-        "threshold moving": _by_threshold(np.asarray(expit(test)), _best_threshold(expit(honest), labels)),
-        "logit adjustment": _adjusted(honest, test, labels, odds),
+        "threshold moving": _by_threshold(np.asarray(expit(test)), _best_threshold(expit(held_out), labels)),
+        "logit adjustment": _adjusted(held_out, test, labels, odds),
         "logit adjustment, known prior": _at_known_prior(scaled),
     }
     for name, scores, make in (
@@ -55,12 +55,12 @@ def corrections(honest: FloatArray, test: FloatArray, labels: IntArray) -> dict[
 def _out_of_fold(setting: str, data: Prepared, seed: int) -> FloatArray:
     """Return the logits of the training rows by networks that have not seen them, (n,)."""
     imbalance = float((data.labels == 0).sum() / (data.labels == 1).sum())
-    honest = np.empty(len(data.labels))
+    held_out = np.empty(len(data.labels))
     for fit, rest in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(data.rows, data.labels):
         model = fitted_or_none(VANILLA[setting](seed, imbalance), data.rows[fit], data.labels[fit])
         assert model is not None  # no sampler, so none that refuses
-        honest[rest] = _logits(model.predict_proba(data.rows[rest])[:, 1])
-    return honest
+        held_out[rest] = _logits(model.predict_proba(data.rows[rest])[:, 1])
+    return held_out
 
 
 def _by_threshold(probabilities: FloatArray, threshold: float) -> Decider:
@@ -82,7 +82,7 @@ def _at_known_prior(scores: ScoredRows) -> Decider:
     return decide
 
 
-def _adjusted(honest: FloatArray, test: FloatArray, labels: IntArray, odds: float) -> Decider:
+def _adjusted(held_out: FloatArray, test: FloatArray, labels: IntArray, odds: float) -> Decider:
     """Subtract the log prior odds from logits at a temperature: only their product with the magnitude decides.
 
     So the settings are the five temperatures at magnitude 1, and magnitude 0, which adjusts nothing.
@@ -92,7 +92,7 @@ def _adjusted(honest: FloatArray, test: FloatArray, labels: IntArray, odds: floa
     def adjusted(logits: FloatArray, temperature: float, magnitude: float) -> FloatArray:
         return logits / temperature - magnitude * odds
 
-    best = max(settings, key=lambda s: f1_score(labels, adjusted(honest, *s) > 0.0, zero_division=0.0))
+    best = max(settings, key=lambda s: f1_score(labels, adjusted(held_out, *s) > 0.0, zero_division=0.0))
     return _by_threshold(np.asarray(expit(adjusted(test, *best))), 0.5)
 
 

@@ -1,4 +1,4 @@
-"""Name the groups that tables and tests speak of."""
+"""Name the groups of methods in tables and tests."""
 
 ORACLE, STATIC = "OBIL default, oracle prior", "OBIL default, no adaptation"
 COMPARED = {"bank": "OBIL default, bank", "safe": "OBIL default, safe"}

@@ -36,10 +36,10 @@ def prepare(split: SplitSet) -> Prepared:
     """Return the rows filled, scaled and encoded by what the training rows say."""
     categories = list(split.categorical)
     numbers = [column for column in split.train.columns if column not in categories]
-    words = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     filled = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
-    for_networks = make_column_transformer((filled, numbers), (words, categories))
-    for_trees = make_column_transformer(("passthrough", numbers), (words, categories))
+    for_networks = make_column_transformer((filled, numbers), (one_hot, categories))
+    for_trees = make_column_transformer(("passthrough", numbers), (one_hot, categories))
     rows, test = _encoded(for_networks, split)
     unfilled, unfilled_test = _encoded(for_trees, split)
     parts = stratified_split(split.train_labels, test_size=0.25, random_state=split.seed, rows=rows)
@@ -68,7 +68,7 @@ class WeightedNetwork:
         return self
 
     def predict_proba(self, rows: FloatArray) -> FloatArray:
-        """Return posteriors at the balance that the weight makes, (n, 2)."""
+        """Return posteriors at the class prior that the weight makes, (n, 2)."""
         return np.asarray(self._network.predict_proba(rows))
 
 

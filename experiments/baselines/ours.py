@@ -76,11 +76,11 @@ def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, De
     deciders = {
         name: _decider(model, ratios, views, follow, policy) for name, (follow, policy) in FORMS[family].items()
     }
-    if family == "default":  # the same scores with other ways to the prior: it is the tracker that differs
+    if family == "default":  # the same scores with other estimates of the prior: only the tracker differs
         scores = ScoredRows(model.holdout_.log_ratios, model.holdout_.labels, ratios, float(model.prior_[1]))
         deciders |= {
-            f"OBIL default, {way} on the batch": at_batch_prior(scores, make(scores), best_f1=True)
-            for way, make in (("BBSE", by_bbse), ("MLLS", by_likelihood))
+            f"OBIL default, {method} on the batch": at_batch_prior(scores, make(scores), best_f1=True)
+            for method, make in (("BBSE", by_bbse), ("MLLS", by_likelihood))
         }
     return deciders, ratios[:, 1]
 
@@ -88,7 +88,7 @@ def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, De
 def _decider(
     model: RatioModel, log_ratios: FloatArray, views: FloatArray | None, follow: Follow, policy: Policy
 ) -> Decider:
-    """Return how a stream is decided: each row at the prior from before it, then the row votes."""
+    """Return how a stream is decided: each row at the prior before it, which the row then updates."""
     bound = policy.bind(model.holdout_, positive=1)
 
     def decide(arrivals: Arrivals) -> Judged:

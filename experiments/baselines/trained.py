@@ -24,29 +24,33 @@ def _weighted(power: float) -> Build:
     return lambda seed, imbalance: WeightedNetwork(seed, imbalance**power)
 
 
-def _rusboost(depth: int | None, n_estimators: int, *, rate: float, share: float) -> Build:
+def _rusboost(depth: int | None, n_estimators: int, *, rate: float, fraction: float) -> Build:
     def build(seed: int, _: float) -> Any:
         base = network(seed) if depth is None else DecisionTreeClassifier(max_depth=depth)
         return RUSBoostClassifier(
-            base, n_estimators=n_estimators, learning_rate=rate, sampling_strategy=share, random_state=seed
+            base, n_estimators=n_estimators, learning_rate=rate, sampling_strategy=fraction, random_state=seed
         )
 
     return build
 
 
-def _bagged(share: float, *, over: bool) -> Build:
+def _bagged(fraction: float, *, over: bool) -> Build:
     def build(seed: int, _: float) -> Any:
         sampler = RandomOverSampler() if over else RandomUnderSampler()
         return BalancedBaggingClassifier(
-            network(seed), n_estimators=5 if over else 10, sampling_strategy=share, sampler=sampler, random_state=seed
+            network(seed),
+            n_estimators=5 if over else 10,
+            sampling_strategy=fraction,
+            sampler=sampler,
+            random_state=seed,
         )
 
     return build
 
 
-def _easy(share: float, *, networks: bool = False) -> Build:
+def _easy(fraction: float, *, networks: bool = False) -> Build:
     return lambda seed, _: EasyEnsembleClassifier(
-        10, estimator=network(seed) if networks else None, sampling_strategy=share, random_state=seed
+        10, estimator=network(seed) if networks else None, sampling_strategy=fraction, random_state=seed
     )
 
 
@@ -69,37 +73,37 @@ VANILLA: dict[str, Build] = {
 }
 TRAINED: dict[str, dict[str, Build]] = {
     "SMOTE": {
-        f"to {share:g}, {k} neighbours": _sampled(SMOTE, sampling_strategy=share, k_neighbors=k)
-        for share, k in ((0.25, 5), (0.5, 5), (1.0, 5), (1.0, 3))
+        f"to {fraction:g}, {k} neighbours": _sampled(SMOTE, sampling_strategy=fraction, k_neighbors=k)
+        for fraction, k in ((0.25, 5), (0.5, 5), (1.0, 5), (1.0, 3))
     },
-    "ADASYN": {f"to {share:g}": _sampled(ADASYN, sampling_strategy=share) for share in (0.25, 0.5, 1.0)},
+    "ADASYN": {f"to {fraction:g}": _sampled(ADASYN, sampling_strategy=fraction) for fraction in (0.25, 0.5, 1.0)},
     "cost-sensitive": {f"weight Qp^{power:g}": _weighted(power) for power in (0.25, 0.5, 0.75, 1.0)},
     "RUSBoost": {  # at rate 1 boosting often stops after a few rounds
-        "50 stumps, to 1": _rusboost(1, 50, rate=1.0, share=1.0),
-        "50 trees of depth 3, rate .1, to 1": _rusboost(3, 50, rate=0.1, share=1.0),
-        "50 trees of depth 3, rate .1, to 0.25": _rusboost(3, 50, rate=0.1, share=0.25),
-        "50 trees of depth 6, rate .1, to 0.25": _rusboost(6, 50, rate=0.1, share=0.25),
-        "10 networks, rate .1, to 1": _rusboost(None, 10, rate=0.1, share=1.0),
-        "10 networks, rate .1, to 0.25": _rusboost(None, 10, rate=0.1, share=0.25),
+        "50 stumps, to 1": _rusboost(1, 50, rate=1.0, fraction=1.0),
+        "50 trees of depth 3, rate .1, to 1": _rusboost(3, 50, rate=0.1, fraction=1.0),
+        "50 trees of depth 3, rate .1, to 0.25": _rusboost(3, 50, rate=0.1, fraction=0.25),
+        "50 trees of depth 6, rate .1, to 0.25": _rusboost(6, 50, rate=0.1, fraction=0.25),
+        "10 networks, rate .1, to 1": _rusboost(None, 10, rate=0.1, fraction=1.0),
+        "10 networks, rate .1, to 0.25": _rusboost(None, 10, rate=0.1, fraction=0.25),
     },
     "random undersampling": {
-        f"to {share:g}": _sampled(RandomUnderSampler, sampling_strategy=share) for share in (0.25, 0.5, 1.0)
+        f"to {fraction:g}": _sampled(RandomUnderSampler, sampling_strategy=fraction) for fraction in (0.25, 0.5, 1.0)
     },
     "random oversampling": {
-        f"to {share:g}": _sampled(RandomOverSampler, sampling_strategy=share) for share in (0.25, 0.5, 1.0)
+        f"to {fraction:g}": _sampled(RandomOverSampler, sampling_strategy=fraction) for fraction in (0.25, 0.5, 1.0)
     },
     "Borderline-SMOTE": {
-        f"kind {kind[-1]}, to {share:g}": _sampled(BorderlineSMOTE, sampling_strategy=share, kind=kind)
+        f"kind {kind[-1]}, to {fraction:g}": _sampled(BorderlineSMOTE, sampling_strategy=fraction, kind=kind)
         for kind in ("borderline-1", "borderline-2")
-        for share in (0.5, 1.0)
+        for fraction in (0.5, 1.0)
     },
-    "SMOTE-ENN": {f"to {share:g}": _sampled(SMOTEENN, sampling_strategy=share) for share in (0.5, 1.0)},
-    "SMOTE-Tomek": {f"to {share:g}": _sampled(SMOTETomek, sampling_strategy=share) for share in (0.5, 1.0)},
-    "UnderBagging": {f"to {share:g}": _bagged(share, over=False) for share in (0.25, 0.5, 1.0)},
-    "OverBagging": {f"to {share:g}": _bagged(share, over=True) for share in (0.25, 1.0)},
+    "SMOTE-ENN": {f"to {fraction:g}": _sampled(SMOTEENN, sampling_strategy=fraction) for fraction in (0.5, 1.0)},
+    "SMOTE-Tomek": {f"to {fraction:g}": _sampled(SMOTETomek, sampling_strategy=fraction) for fraction in (0.5, 1.0)},
+    "UnderBagging": {f"to {fraction:g}": _bagged(fraction, over=False) for fraction in (0.25, 0.5, 1.0)},
+    "OverBagging": {f"to {fraction:g}": _bagged(fraction, over=True) for fraction in (0.25, 1.0)},
     "EasyEnsemble": {
-        **{f"10 AdaBoosts, to {share:g}": _easy(share) for share in (0.25, 0.5, 1.0)},
-        **{f"10 networks, to {share:g}": _easy(share, networks=True) for share in (0.25, 1.0)},
+        **{f"10 AdaBoosts, to {fraction:g}": _easy(fraction) for fraction in (0.25, 0.5, 1.0)},
+        **{f"10 networks, to {fraction:g}": _easy(fraction, networks=True) for fraction in (0.25, 1.0)},
     },
     "boosting, tuned threshold": {
         "31 leaves, rate .1": _boosted(),

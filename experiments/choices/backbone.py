@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.choices.measures import Measures, calibrated_ways, measured, prior_at
+from experiments.choices.measures import Measures, calibrated_variants, measured, prior_at
 from obil.datasets.real_sets import ImageSet, load_fashion_mnist
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.networks.architectures import ConvNet
@@ -60,8 +60,8 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
         cv=0.3,
         random_state=seed,
     ).fit(rows, labels)
-    ways = calibrated_ways(model.model_, model.model_.scores(test_rows))
-    return {way: measured(ratios, test_labels, prior_at(ratio)) for way, ratios in ways.items()}
+    methods = calibrated_variants(model.model_, model.model_.scores(test_rows))
+    return {method: measured(ratios, test_labels, prior_at(ratio)) for method, ratios in methods.items()}
 
 
 def _task(images: ImageSet, n_positives: int, n_negatives: int, rng: np.random.Generator) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from experiments.choices.measures import Measures, calibrated_ways, draw_fresh, draw_training
+from experiments.choices.measures import Measures, calibrated_variants, draw_fresh, draw_training
 from obil.arrays import FloatArray
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.estimators.obil_classifier import OBILClassifier
@@ -13,17 +13,17 @@ from obil.networks.losses import cost_weighted_squared_error
 
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
-    """Return the expected cost over the oracle's, in percent, of each way at each cost ratio and prior."""
+    """Return the expected cost over the oracle's, in percent, of each method at each cost ratio and prior."""
     seed = cell["seed"]
     classes = GaussianClasses.spread(settings["separation"], n_features=settings["features"])
     rows = draw_training(classes, settings["n_rows"], settings["ratio"], seed)
     fresh = draw_fresh(classes, settings["cost_rows"], seed)
     priors = [1.0 / (1.0 + settings["ratio"]), *settings["cost_priors"]]
-    plain = _ways(rows, fresh, 1.0, settings, seed)
+    plain = _methods(rows, fresh, 1.0, settings, seed)
     found: dict[str, Measures] = {}
     for cost_ratio in settings["cost_ratios"]:
-        weighted = plain if cost_ratio == 1.0 else _ways(rows, fresh, cost_ratio, settings, seed)
-        ways = {
+        weighted = plain if cost_ratio == 1.0 else _methods(rows, fresh, cost_ratio, settings, seed)
+        methods = {
             "plain, none": plain["right/none"],
             "plain, affine": plain["right/affine"],
             "weighted, divided out, none": weighted["right/none"],
@@ -32,15 +32,15 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
             "the paper's, temperature": weighted["twice/temperature"],
             "the paper's, affine": weighted["twice/affine"],
         }
-        for way, ratios in ways.items():
-            found.setdefault(way, {}).update(
+        for method, ratios in methods.items():
+            found.setdefault(method, {}).update(
                 {f"Qc={cost_ratio:g} P={prior:.3g}": _excess(ratios, fresh, cost_ratio, prior) for prior in priors}
             )
     return found
 
 
-def _ways(rows: Stream, fresh: Stream, weight: float, settings: dict[str, Any], seed: int) -> dict[str, FloatArray]:
-    """Return the fresh rows' log ratios, (n, 2), with the cost weight divided out, and with only the balance."""
+def _methods(rows: Stream, fresh: Stream, weight: float, settings: dict[str, Any], seed: int) -> dict[str, FloatArray]:
+    """Return the fresh rows' log ratios, (n, 2), with the cost weight divided out, and with only the training prior."""
     model = OBILClassifier(
         n_members=settings["cost_members"],
         loss=cost_weighted_squared_error(weight),
@@ -49,10 +49,10 @@ def _ways(rows: Stream, fresh: Stream, weight: float, settings: dict[str, Any], 
         random_state=seed,
     ).fit(rows.features, rows.labels)
     scores = model.model_.scores(fresh.features)
-    right = calibrated_ways(model.model_, scores)
-    twice = calibrated_ways(model.model_, scores, shift=-float(np.log(weight)))
-    return {f"right/{way}": ratios for way, ratios in right.items()} | {
-        f"twice/{way}": ratios for way, ratios in twice.items()
+    right = calibrated_variants(model.model_, scores)
+    twice = calibrated_variants(model.model_, scores, shift=-float(np.log(weight)))
+    return {f"right/{method}": ratios for method, ratios in right.items()} | {
+        f"twice/{method}": ratios for method, ratios in twice.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Fit members once, and fuse some of them in each way: what their number, problems and fusion change on real sets."""
+"""Fit members once, and fuse some of them by each method: what number, resampling and fusion change."""
 
 import time
 from dataclasses import dataclass, field
@@ -55,13 +55,13 @@ def _difference(one: Measures, other: Measures) -> Measures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fitted:
-    """Members with what they say of honest rows, and the rows to measure by."""
+    """Members with their scores of held-out rows, and the rows to measure by."""
 
     members: list[Member]
     member_scores: MemberScores
     seconds: list[float]  # to fit each
     variance_seconds: list[float]  # to make its dropout passes
-    honest: LabelledRows
+    held_out: LabelledRows
     test: tuple[FloatArray, IntArray]
     ratio: float
     seed: int = field(default=0)
@@ -92,12 +92,12 @@ class _Fitted:
             n_jobs=None,
             progress=lambda done, total: marks.append(time.process_time()),
         )
-        honest = rows.take(member_scores.rows)
+        held_out = rows.take(member_scores.rows)
         variances, passes = [], [time.process_time()]
         for member in members:
             networks = member.fitted_network is not None
             variances.append(
-                variance_of(member, honest.X, n_passes=n_passes, seed=seed) if networks else np.zeros(len(honest.X))
+                variance_of(member, held_out.X, n_passes=n_passes, seed=seed) if networks else np.zeros(len(held_out.X))
             )
             passes.append(time.process_time())
         return cls(
@@ -105,14 +105,14 @@ class _Fitted:
             MemberScores(member_scores.rows, member_scores.scores, np.stack(variances, axis=1)),
             np.diff(marks).tolist(),
             np.diff(passes).tolist(),
-            honest,
+            held_out,
             (X[split.test], labels[split.test]),
             class_ratio(rows.labels, n_classes=2),
             seed,
         )
 
     def measures(self, chosen: list[int], how: str) -> Measures:
-        """Fuse the chosen members and calibrate on the honest rows; measure the test rows."""
+        """Fuse the chosen members and calibrate on the held-out rows; measure the test rows."""
         started = time.process_time()
         variances = self.member_scores.variances
         member_scores = MemberScores(
@@ -121,11 +121,18 @@ class _Fitted:
             None if variances is None or how != "dropout" else variances[:, chosen],
         )
         members = [self.members[i] for i in chosen]
-        honest = self.honest
+        held_out = self.held_out
         scorer, fused, _ = fuse(
-            how, members, member_scores, honest.X, honest.labels, honest.weights, slope_sd=SLOPE_SD, seed=self.seed
+            how,
+            members,
+            member_scores,
+            held_out.X,
+            held_out.labels,
+            held_out.weights,
+            slope_sd=SLOPE_SD,
+            seed=self.seed,
         )
-        calibrator = fit_calibrator(fused, honest.labels, honest.weights)
+        calibrator = fit_calibrator(fused, held_out.labels, held_out.weights)
         seconds = time.process_time() - started + sum(self.seconds[i] for i in chosen)
         if how == "dropout":
             seconds += sum(self.variance_seconds[i] for i in chosen)

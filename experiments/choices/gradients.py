@@ -1,4 +1,4 @@
-"""Train one network on rows as imbalanced as they come, from a usual and from a hopeless start, and watch it learn."""
+"""Train one network on rows as imbalanced as they come, from a usual and a hopeless start, and record its learning."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +54,7 @@ def _learned(cell: dict[str, Any], settings: dict[str, Any]) -> Measures:
     unseen = torch.from_numpy(fresh.features).float()
     rng = np.random.default_rng([FRESH_SEED, seed])
     epochs = settings["gradient_epochs"]
-    shares, norms, z, diverged = [], [], unseen[:, 0], False
+    fractions, norms, z, diverged = [], [], unseen[:, 0], False
     with reproducible(seed):
         network = MLP(inputs.shape[1], hidden=PAPER_HIDDEN, dropout=0.2)
         _start(network, cell["start"], prior)
@@ -72,10 +72,10 @@ def _learned(cell: dict[str, Any], settings: dict[str, Any]) -> Measures:
             diverged = not np.isfinite(ratios).all()
             if diverged:
                 break
-            shares.append(max(WORST, (nothing - _log_loss(ratios, fresh.labels, prior)) / (nothing - exact)))
-    enough = np.flatnonzero(np.array(shares) >= settings["enough"])
+            fractions.append(max(WORST, (nothing - _log_loss(ratios, fresh.labels, prior)) / (nothing - exact)))
+    enough = np.flatnonzero(np.array(fractions) >= settings["enough"])
     return {
-        "learned": WORST if diverged else shares[-1],
+        "learned": WORST if diverged else fractions[-1],
         "epochs": float(enough[0] + 1) if len(enough) else float(epochs),  # those that never got there count as late
         "reached": float(len(enough) > 0),
         "one_side": float(bool((z < 0).all() or (z > 0).all()) and not diverged),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from experiments.choices.measures import Measures, calibrated_ways, draw_fresh, draw_training, measured, prior_at
+from experiments.choices.measures import Measures, calibrated_variants, draw_fresh, draw_training, measured, prior_at
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.named_set import load_named
@@ -34,12 +34,12 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Measures]:
     stuck = float(np.mean(np.array(areas) < LEAST_AREA))
     found: dict[str, Measures] = {}
     for name, (scale, shift) in readings.items():
-        for way, ratios in calibrated_ways(model.model_, scores, scale=scale, shift=shift).items():
+        for method, ratios in calibrated_variants(model.model_, scores, scale=scale, shift=shift).items():
             measures = measured(ratios, labels, prior) | {"stuck": stuck}
             if truth is not None:
                 measures["rms"] = float(np.sqrt(np.mean((ratios[:, 1] - truth[:, 1]) ** 2)))
                 measures["log_loss"] -= measured(truth, labels, prior)["log_loss"]
-            found[f"{cell['loss']}{name}/{way}"] = measures
+            found[f"{cell['loss']}{name}/{method}"] = measures
     return found
 
 

@@ -33,20 +33,20 @@ def measured(log_ratios: FloatArray, labels: IntArray, prior: FloatArray) -> Mea
     }
 
 
-def calibrated_ways(
+def calibrated_variants(
     model: RatioModel, scores: FloatArray, *, scale: float = 1.0, shift: float = 0.0
 ) -> dict[str, FloatArray]:
-    """Return raw scores (n, 2) of fresh rows as they are, and calibrated in two ways on the model's honest rows.
+    """Return raw scores (n, 2) of fresh rows, raw and calibrated by two methods on the model's held-out rows.
 
-    `scale` and `shift` read the scores, honest and fresh alike, in another way: scale * score + shift.
+    `scale` and `shift` transform the scores, held-out and fresh alike: scale * score + shift.
     """
     read = LinearCalibrator(np.array([1.0, scale]), np.array([0.0, shift]), np.empty((0, 2, 2)))
-    honest, fresh = read.apply(model.calibrator.invert(model.holdout_.log_ratios)), read.apply(scores)
-    ways = {"none": fresh}
+    held_out, fresh = read.apply(model.calibrator.invert(model.holdout_.log_ratios)), read.apply(scores)
+    methods = {"none": fresh}
     for method in CALIBRATIONS[1:]:
-        calibrator = fit_calibrator(honest, model.holdout_.labels, model.holdout_.weights, method=method)
-        ways[method] = calibrator.apply(fresh)
-    return ways
+        calibrator = fit_calibrator(held_out, model.holdout_.labels, model.holdout_.weights, method=method)
+        methods[method] = calibrator.apply(fresh)
+    return methods
 
 
 def draw_training(classes: GaussianClasses, n_rows: int, ratio: float, seed: int) -> Stream:
@@ -55,7 +55,7 @@ def draw_training(classes: GaussianClasses, n_rows: int, ratio: float, seed: int
 
 
 def draw_fresh(classes: GaussianClasses, n_rows: int, seed: int) -> Stream:
-    """Draw rows to measure by, as many of each class: other balances are made of them by weights."""
+    """Draw rows to measure by, as many of each class: other priors are made of them by weights."""
     return classes.draw(np.full(n_rows, 0.5), random_state=np.random.default_rng([FRESH_SEED, seed]))
 
 

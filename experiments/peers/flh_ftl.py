@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from experiments.peers.black_box import BlackBoxPeer
 from experiments.peers.simplex import SMALLEST_PRIOR, project_to_simplex
-from experiments.peers.voting import VotingPeer
 from obil.arrays import FloatArray, IntArray, PriorLike, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
@@ -19,14 +19,14 @@ class FLHFTLMemory(NamedTuple):
     """A slot an expert: a slot whose death is 0 is free."""
 
     prior: FloatArray  # (K,)
-    counts: IntArray  # (E, K) votes each expert has seen
+    counts: IntArray  # (E, K) predictions each expert has seen
     weights: FloatArray  # (E,)
     births: IntArray  # (E,) rows seen before the expert
     deaths: IntArray  # (E,) the number of rows seen at which it goes
     seen: IntArray  # (1,)
 
 
-class FLHFTL(VotingPeer):
+class FLHFTL(BlackBoxPeer):
     """Weigh experts that each average C^-1 e_vote since their birth by their squared loss so far.
 
     After t rows an expert is born with weight 1 / (t + 1); it says the start prior until its first row. A
@@ -41,9 +41,9 @@ class FLHFTL(VotingPeer):
     prior
         The prior to start from, also the training prior unless that is given.
     confusion
-        (K, K) vote shares for each true class (columns); see `from_holdout`.
+        (K, K) frequencies of predictions for each true class (columns); see `from_holdout`.
     training_prior
-        The prior at which rows vote.
+        The prior at which classes are predicted.
     learning_rate
         None takes the paper's sigma^2 / (8 K), sigma being the smallest singular value of C: at that rate
         the squared loss is exp-concave on the ball that holds the one-row estimates.
@@ -80,9 +80,9 @@ class FLHFTL(VotingPeer):
         memory.weights[0], memory.births[0], memory.deaths[0] = 1.0, 0, np.iinfo(np.int64).max
         return memory
 
-    def _follow(self, votes: IntArray, priors: FloatArray) -> None:
+    def _follow(self, predictions: IntArray, priors: FloatArray) -> None:
         memory: FLHFTLMemory = self._memory
-        _follow_leaders(votes, priors, *memory, self._inverse, self._start, self._rate)
+        _follow_leaders(predictions, priors, *memory, self._inverse, self._start, self._rate)
 
     def _check_memory(self) -> None:
         super()._check_memory()
@@ -93,7 +93,7 @@ class FLHFTL(VotingPeer):
 
 @compiled
 def _follow_leaders(
-    votes: IntArray,
+    predictions: IntArray,
     priors: FloatArray,
     prior: FloatArray,
     counts: IntArray,
@@ -112,9 +112,9 @@ def _follow_leaders(
     for e in range(n_slots):
         if deaths[e] > 0:
             _mean_estimate(counts[e], seen[0] - births[e], inverse, start, means[e])
-    for t in range(votes.size):
+    for t in range(predictions.size):
         priors[t] = prior
-        vote = votes[t]
+        prediction = predictions[t]
         seen[0] += 1
         least = np.inf
         for e in range(n_slots):
@@ -124,7 +124,7 @@ def _follow_leaders(
             if deaths[e] > 0:
                 losses[e] = 0.0
                 for k in range(n_classes):
-                    losses[e] += (means[e, k] - inverse[k, vote]) ** 2
+                    losses[e] += (means[e, k] - inverse[k, prediction]) ** 2
                 if weights[e] > 0.0:
                     least = min(least, losses[e])
         total = 0.0
@@ -133,7 +133,7 @@ def _follow_leaders(
                 # only ratios of weights matter: the best factor is 1, so that they never all vanish
                 weights[e] *= np.exp(-rate * max(losses[e] - least, 0.0))
                 total += weights[e]
-                counts[e, vote] += 1
+                counts[e, prediction] += 1
                 _mean_estimate(counts[e], seen[0] - births[e], inverse, start, means[e])
         newborn_weight = 1.0 / (seen[0] + 1.0)
         newborn = 0

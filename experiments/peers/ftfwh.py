@@ -16,9 +16,9 @@ class FTFWH(WindowedPeer):
     prior
         The prior to start from, also the training prior unless that is given.
     confusion
-        (K, K) vote shares for each true class (columns); see `from_holdout`.
+        (K, K) frequencies of predictions for each true class (columns); see `from_holdout`.
     training_prior
-        The prior at which rows vote.
+        The prior at which classes are predicted.
     window
         How many rows the mean covers: one number has to serve every speed of change.
     """
@@ -33,5 +33,5 @@ class FTFWH(WindowedPeer):
     ) -> None:
         super().__init__(prior, confusion=confusion, training_prior=training_prior, window=as_count("window", window))
 
-    def _map_of_shares(self, start: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _map_of_frequencies(self, start: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.zeros(start.size), self._inverse

@@ -1,12 +1,12 @@
-"""Descend the estimated loss of the re-weighted classifier, one projected step a row (ROGD, Wu et al. 2021)."""
+"""Descend the estimated loss of the re-weighted classifier, one projected step per row (ROGD, Wu et al. 2021)."""
 
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from experiments.peers.black_box import BlackBoxPeer
 from experiments.peers.simplex import project_to_simplex
-from experiments.peers.voting import VotingPeer
 from obil.arrays import FloatArray, IntArray, PriorLike, as_labels, as_log_ratios, require_in, require_same_length
 from obil.compiled import compiled
 from obil.trackers.confusion import confusion_of_predictions
@@ -19,11 +19,11 @@ class ROGDMemory(NamedTuple):
     prior: FloatArray
 
 
-class ROGD(VotingPeer):
+class ROGD(BlackBoxPeer):
     """Step the prior against the gradient of the loss it causes, with the one-row estimate for the truth.
 
     The classifier re-weighted to the prior p errs on class i with probability 1 - P_p(i | x), in the mean
-    over held-out rows of class i: the paper's smooth surrogate of the 0-1 loss, l_i(p). A row's vote gives
+    over held-out rows of class i: the paper's smooth surrogate of the 0-1 loss, l_i(p). A row's prediction gives
     the estimate q = C^-1 e_vote, and the step is ``p <- project(p - step_size * sum_i q_i grad l_i(p))``. This loss is
     not proper: its minimum is at a prior somewhat more extreme than q.
 
@@ -35,11 +35,11 @@ class ROGD(VotingPeer):
     prior
         The prior to start from, also the training prior unless that is given.
     confusion
-        (K, K) vote shares for each true class (columns); see `from_holdout`.
+        (K, K) frequencies of predictions for each true class (columns); see `from_holdout`.
     holdout_log_ratios, holdout_labels
         (n, K) and (n,): the held-out rows the gradient is a mean over.
     training_prior
-        The prior at which rows vote.
+        The prior at which classes are predicted.
     step_size
         The paper's eta; its theory asks for sqrt(2 / T) over the largest gradient.
     floor
@@ -103,14 +103,14 @@ class ROGD(VotingPeer):
         self._labels = as_labels(self._settings["holdout_labels"], n_classes=start.size)  # (n,)
         self._ratios = np.exp(rows - rows.max(axis=1, keepdims=True))  # (n, K), a row's scale cancels
         counts = np.bincount(self._labels, minlength=start.size)
-        # q_i / n_i for each vote: what one held-out row of class i weighs
-        self._shares = self._inverse / np.maximum(counts, 1)[:, None]  # (K classes, K votes)
+        # q_i / n_i for each prediction: the weight of one held-out row of class i
+        self._frequencies = self._inverse / np.maximum(counts, 1)[:, None]  # (K classes, K predictions)
         return ROGDMemory(start.copy())
 
-    def _follow(self, votes: IntArray, priors: FloatArray) -> None:
+    def _follow(self, predictions: IntArray, priors: FloatArray) -> None:
         memory: ROGDMemory = self._memory
         step_size, floor = self._settings["step_size"], self._settings["floor"]
-        _descend(votes, priors, *memory, self._ratios, self._labels, self._shares, step_size, floor)
+        _descend(predictions, priors, *memory, self._ratios, self._labels, self._frequencies, step_size, floor)
 
     def _check_memory(self) -> None:
         """Check nothing more: the prior is the whole memory."""
@@ -118,12 +118,12 @@ class ROGD(VotingPeer):
 
 @compiled
 def _descend(
-    votes: IntArray,
+    predictions: IntArray,
     priors: FloatArray,
     prior: FloatArray,
     ratios: FloatArray,
     labels: IntArray,
-    shares: FloatArray,
+    fractions: FloatArray,
     step_size: float,
     floor: float,
 ) -> None:
@@ -131,7 +131,7 @@ def _descend(
     n_holdout, n_classes = ratios.shape
     ascent = np.empty(n_classes)  # the gradient of the mean P_p(true class | x)
     stepped = np.empty(n_classes)
-    for t in range(votes.size):
+    for t in range(predictions.size):
         priors[t] = prior
         ascent[:] = 0.0
         for n in range(n_holdout):
@@ -139,7 +139,7 @@ def _descend(
             evidence = 0.0
             for k in range(n_classes):
                 evidence += prior[k] * ratios[n, k]
-            own = shares[true, votes[t]] * ratios[n, true] / evidence
+            own = fractions[true, predictions[t]] * ratios[n, true] / evidence
             against = own * prior[true] / evidence
             for k in range(n_classes):
                 ascent[k] -= against * ratios[n, k]

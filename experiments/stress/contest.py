@@ -1,4 +1,4 @@
-"""Fit one booster in two ways, and score every method on the same stream by F1."""
+"""Fit one booster with two calibrations, and score every method on the same stream by F1."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,11 +98,11 @@ def scored(part: Fitted, rows: FloatArray, labels: IntArray, prior: float) -> Ar
 
 
 def scores_of_methods(model: RatioModel, arrivals: Arrivals) -> dict[str, float]:
-    """Return the F1 of every way to know the prior: the same scores, and the same F1 policy at that prior."""
+    """Return the F1 of every estimate of the prior: the same scores, and the same F1 policy at that prior."""
     ratios, start = arrivals.log_ratios, model.prior_
-    honest = model.holdout_
-    batch = BBSE.from_holdout(honest.log_ratios, honest.labels, prior=start, soft=True, window=len(ratios))
-    batch.update_many(ratios)  # its mean vote covers the whole stream, which it sees before it decides
+    held_out = model.holdout_
+    batch = BBSE.from_holdout(held_out.log_ratios, held_out.labels, prior=start, soft=True, window=len(ratios))
+    batch.update_many(ratios)  # its mean prediction covers the whole stream, which it sees before it decides
     priors: dict[str, Any] = {
         "Algorithm 2": Algorithm2(start).update_many(ratios)[:, 1],
         "bank": BayesBank(start).update_many(ratios)[:, 1],
@@ -111,7 +111,7 @@ def scores_of_methods(model: RatioModel, arrivals: Arrivals) -> dict[str, float]
         "training prior": np.full(len(ratios), start[1]),
         "true prior": np.full(len(ratios), arrivals.prior),
     }
-    thresholds = FBetaPolicy().bind(honest)
+    thresholds = FBetaPolicy().bind(held_out)
     return {
         method: f1(ratios[:, 1] > thresholds.log_thresholds(prior), arrivals.labels) for method, prior in priors.items()
     }

@@ -59,7 +59,7 @@ def _costs_verdict(figures: Figures) -> str:
         return judged(
             CORRECTED,
             "one ratio serves all costs without a refit; a cost weight in training does not integrate them but "
-            "moves the balance: divided out it changes little, and with Qc in the threshold on top the cost counts "
+            "moves the prior: divided out it changes little, and with Qc in the threshold on top the cost counts "
             "twice",
         )
     return judged(HOLDS, "one ratio serves all costs, and weights in training do no harm")

@@ -28,7 +28,7 @@ EDGE = 1e-7  # a fixed point below this is a collapse
 
 
 def measure_selection(settings: Settings) -> Measured:
-    """Estimate a known prior from confident pseudo-labels, from all posteriors, and from the share of large ratios."""
+    """Estimate a known prior from confident pseudo-labels, all posteriors, and the fraction of large ratios."""
     figures: Figures = {}
     for truth in settings["selection_priors"]:
         stream = GaussianClasses.pair(settings["separation"]).draw(
@@ -124,7 +124,7 @@ ROWS = (
         measured=lambda f, s: (
             f"truth {named(s['selection_priors'])}: confident pseudo-labels "
             f"{listed(f, 'pseudo', s['selection_priors'])}, mean posterior "
-            f"{listed(f, 'mean', s['selection_priors'])}, share of ratios above 1 "
+            f"{listed(f, 'mean', s['selection_priors'])}, fraction of ratios above 1 "
             f"{listed(f, 'frequency', s['selection_priors'])}"
         ),
         verdict=_selection_verdict,

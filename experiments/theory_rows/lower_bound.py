@@ -1,12 +1,12 @@
 """How small can regret be? A construction that no tracker can beat, and the exact Bayes filter on it.
 
 The prior goes up or down from p0 in a triangle, in each block of L rows by a fair coin: by s = delta L / 2 at most, so
-that it never moves by more than delta a row. Coins of other blocks say nothing about this one, so the best that any
-algorithm can do on average is the exact Bayes filter of one block, which holds the odds of one coin. (The cost of a
+that it never moves by more than delta per row. Coins of other blocks carry no information on this one, so the best that
+any algorithm can do on average is the exact Bayes filter of one block, which holds the odds of one coin. (The cost of a
 decision is linear in the prior, so the best decision uses the posterior mean of the prior and nothing else.)
 
 A lower bound by hand. Let I be the Fisher information of a row about its prior, c the regret of an error in the prior
-over its square. The rows of a block tell the two coins apart by a divergence of 2 I s^2 L / 3 = I delta^2 L^3 / 6, to
+over its square. The rows of a block separate the two coins by a divergence of 2 I s^2 L / 3 = I delta^2 L^3 / 6, to
 leading order; with L = (3 / (I delta^2))^(1/3) that is 1/2, so the total variation is at most 1/2 (Pinsker) and the
 mean squared error of any estimate of p0 +- a is at least a^2 / 2 in every row. Averaged over the triangle, regret is
 at least c s^2 / 6 a row, that is (c / 24) (3 / I)^(2/3) delta^(2/3).

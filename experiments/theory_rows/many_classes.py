@@ -34,8 +34,8 @@ def falling_prior(n_classes: int) -> FloatArray:
     >>> falling_prior(2).round(3)
     array([0.667, 0.333])
     """
-    shares = 1.0 / np.arange(1.0, n_classes + 1.0)
-    return np.asarray(shares / shares.sum())
+    fractions = 1.0 / np.arange(1.0, n_classes + 1.0)
+    return np.asarray(fractions / fractions.sum())
 
 
 def regret_of(log_ratios: FloatArray, estimates: FloatArray, truth: FloatArray) -> FloatArray:
@@ -46,7 +46,7 @@ def regret_of(log_ratios: FloatArray, estimates: FloatArray, truth: FloatArray) 
 
 
 def measure_many(settings: Settings) -> Measured:
-    """Start at even shares and measure the regret of the bank and of Algorithm 2 for each number of classes."""
+    """Start at equal priors and measure the regret of the bank and of Algorithm 2 for each number of classes."""
     horizons, numbers = settings["many_horizons"], settings["many_classes"]
     figures: Figures = {}
     for n_classes in numbers:
@@ -112,7 +112,7 @@ def measure_one_against_rest(_: Settings) -> Measured:
         odds = joint[:, 1] / (1.0 - joint[:, 1]) * (1.0 - prior[1]) / prior[1]
         against_rest.append(np.log(odds))
         rebased.append(np.abs(log_ratios_from_posterior(joint, prior) - truth).max())
-    # each class against the rest at a balance of its own, and the posteriors put side by side as they are
+    # each class against the rest at its own training prior, and the posteriors put side by side
     side_by_side = np.stack([_balanced_against_rest(truth, priors[0], k) for k in range(3)], axis=1)
     naive = np.log(side_by_side[:, 1:] / side_by_side[:, :1])
     return Measured(
@@ -139,7 +139,7 @@ def _rest_verdict(figures: Figures) -> str:
         return judged(
             CORRECTED,
             "only the ratios to one reference class are invariant: class against rest is not, because the rest is a "
-            "mixture weighted by the prior. Joint posteriors of one balance give them back; problems balanced one "
+            "mixture weighted by the prior. Joint posteriors at one prior give them back; problems balanced one "
             "by one do not",
         )
     return judged(FAILS, "the pairwise ratios cannot be had back")

@@ -34,9 +34,9 @@ RISKS: dict[str, Risk] = {
 
 def _constant_body() -> Figures:
     """Fit a body that can only be constant, at two inputs of which one comes nine times out of ten."""
-    shares, truth = np.array([0.9, 0.1]), np.array([-0.8, 0.8])  # 2P - 1
+    fractions, truth = np.array([0.9, 0.1]), np.array([-0.8, 0.8])  # 2P - 1
     best = (truth.max() - truth.min()) / 2.0
-    trained = float(shares @ truth)  # the minimiser of every Bregman loss among constants
+    trained = float(fractions @ truth)  # the minimiser of every Bregman loss among constants
     return {"constant.best": float(best), "constant.trained": float(np.abs(trained - truth).max())}
 
 

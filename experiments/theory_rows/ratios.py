@@ -1,4 +1,4 @@
-"""Ratios: from any balance, with what error, and what a calibration error says about it."""
+"""Ratios: from any training prior, with what error, and what a calibration error says about it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -45,14 +45,14 @@ def _logistic(
 
 
 def measure_transfer(settings: Settings) -> Measured:
-    """Divide each balance out of an exact posterior and out of fitted ones, and compare what is left."""
+    """Divide each training prior out of an exact posterior and out of fitted ones, and compare what is left."""
     from experiments.theory_rows import small_networks  # torch is an extra: the page needs none
 
-    balances, classes = settings["balances"], GaussianClasses.spread(settings["separation"], n_features=2)
+    class_ratios, classes = settings["balances"], GaussianClasses.spread(settings["separation"], n_features=2)
     grid = classes.draw(np.full(2_000, 0.5), random_state=7)
     exact = [
-        log_ratios_from_posterior(posterior(grid.log_ratios, 1.0 / (1.0 + balance)), 1.0 / (1.0 + balance))[:, 1]
-        for balance in balances
+        log_ratios_from_posterior(posterior(grid.log_ratios, 1.0 / (1.0 + target)), 1.0 / (1.0 + target))[:, 1]
+        for target in class_ratios
     ]
     figures = {"exact.largest": float(max(np.abs(found - grid.log_ratios[:, 1]).max() for found in exact))}
     sizes = settings["transfer_positives"]
@@ -66,15 +66,15 @@ def measure_transfer(settings: Settings) -> Measured:
         for n_positives in positives:
             apart, off = [], []
             for seed in range(seeds):
-                labels = np.repeat([0, 1], [int(balances[-1]) * n_positives, n_positives])
+                labels = np.repeat([0, 1], [int(class_ratios[-1]) * n_positives, n_positives])
                 features = classes.draw(np.eye(2)[labels], random_state=seed).features
                 found = np.stack([
                     fit(
                         features, labels,
-                        associated_problem(labels, ratio=balance, n_classes=2, random_state=seed), grid.features, seed,
+                        associated_problem(labels, ratio=target, n_classes=2, random_state=seed), grid.features, seed,
                     )
-                    for balance in balances
-                ])  # (balances, n)  # fmt: skip
+                    for target in class_ratios
+                ])  # (ratios, n)  # fmt: skip
                 apart.append(np.ptp(found, axis=0).max())
                 off.append(np.sqrt(np.mean((found - grid.log_ratios[:, 1]) ** 2)))
             figures[f"{name}.apart.{n_positives}"] = float(np.mean(apart))
@@ -86,7 +86,7 @@ def _transfer_measured(figures: Figures, settings: Settings) -> str:
     sizes, of_networks = settings["transfer_positives"], [settings["transfer_network_positives"]]
     return (
         f"exact posteriors at {named(settings['balances'])} to 1: log ratios off by {figures['exact.largest']:.0e} "
-        f"at most. Fitted at those balances, {named(sizes)} positives: logistic members up to "
+        f"at most. Fitted at those ratios, {named(sizes)} positives: logistic members up to "
         f"{listed(figures, 'logistic.apart', sizes)} apart on the worst of 2,000 rows (RMS error "
         f"{listed(figures, 'logistic.rms', sizes)}); small networks, {of_networks[0]:,} positives, "
         f"{listed(figures, 'network, squared_error.apart', of_networks)} "
@@ -98,7 +98,7 @@ def _transfer_measured(figures: Figures, settings: Settings) -> str:
 
 def _transfer_verdict(figures: Figures) -> str:
     if figures["exact.largest"] > 1e-9:
-        return judged(FAILS, "the balance does not cancel")
+        return judged(FAILS, "the training prior does not cancel")
     return judged(HOLDS, "for the exact posterior; a fitted one transfers its own error with it")
 
 
@@ -192,7 +192,7 @@ ROWS = (
     Row(
         name="transfer",
         covers=("def:associated", "thm:transfer", "observation: prior invariance"),
-        claim="The true posterior at any training balance, with that balance divided out, is the true likelihood ratio",
+        claim="The true posterior at any training prior, with that prior divided out, is the true likelihood ratio",
         measure=measure_transfer,
         measured=_transfer_measured,
         verdict=_transfer_verdict,
@@ -234,7 +234,7 @@ ROWS = (
             f"e = .05: {f['bound.0.05.0.1']:.0%}, {f['bound.0.05.0.5']:.0%}, {f['bound.0.05.0.9']:.0%} at P = .1, "
             f".5, .9; e = .02: {f['bound.0.02.0.1']:.0%}, {f['bound.0.02.0.5']:.0%}, {f['bound.0.02.0.9']:.0%}. At "
             f"prior .01 a ratio twice too large shows ECE {short(f['ece.twofold.own'])}, twenty times "
-            f"{short(f['ece.twentyfold.own'])}; at equal class shares {short(f['ece.twofold.even'])} and "
+            f"{short(f['ece.twentyfold.own'])}; at equal class priors {short(f['ece.twofold.even'])} and "
             f"{short(f['ece.twentyfold.even'])}"
         ),
         verdict=_calibration_verdict,

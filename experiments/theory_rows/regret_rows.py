@@ -34,11 +34,11 @@ def margin_probability(prior: float, log_threshold: float, margin: FloatArray, s
     threshold = np.exp(log_threshold)
     high = np.log(threshold + margin)
     low = np.log(np.maximum(threshold - margin, 1e-300))
-    share = np.zeros_like(margin)
+    fraction = np.zeros_like(margin)
     for weight, mean in ((1.0 - prior, 0.0), (prior, separation)):
         cuts = [(bound + separation**2 / 2.0) / separation - mean for bound in (low, high)]
-        share += weight * (ndtr(cuts[1]) - ndtr(cuts[0]))
-    return share
+        fraction += weight * (ndtr(cuts[1]) - ndtr(cuts[0]))
+    return fraction
 
 
 def measure_regret(settings: Settings) -> Measured:
@@ -76,17 +76,17 @@ def measure_regret(settings: Settings) -> Measured:
     means = {name: np.mean(values, axis=0) for name, values in found.items()}
     sizes = np.array(horizons, dtype=np.float64)
     drift = float(np.abs(np.diff(truth)).max())
-    shares = np.array([
+    fractions = np.array([
         margin_probability(prior, threshold, MARGINS, separation)
         for prior, threshold in zip(truth[:: period // 50], stated[:: period // 50], strict=True)
     ])  # fmt: skip
-    margin_constant = float((shares / MARGINS).max())
+    margin_constant = float((fractions / MARGINS).max())
     figures: Figures = {
         "eps_LR": float(np.mean(errors)),
         "drift": drift,
         "eta": float(truth.min()),
         "margin_constant": margin_constant,
-        "margin_exponent": exponent(MARGINS[:10], shares.mean(axis=0)[:10]),
+        "margin_exponent": exponent(MARGINS[:10], fractions.mean(axis=0)[:10]),
         "term1": float(np.sqrt(sizes[-1] * np.log(sizes[-1]))),
         "term2": margin_constant * float(np.mean(errors)) * longest,
         "term3": drift * longest,
@@ -206,7 +206,7 @@ ROWS = (
         claim="Under A1-A4, at rate sqrt(log T/T), regret is O(sqrt(T log T)) + O(C_m eps_LR T) + O(delta T)",
         measure=measure_regret,
         measured=lambda f, s: (
-            f"a swinging prior, a logistic ratio fitted to {s['regret_fit_rows']:,} rows a class, T = "
+            f"a swinging prior, a logistic ratio fitted to {s['regret_fit_rows']:,} rows per class, T = "
             f"{s['regret_horizons'][-1]:,}: eps_LR {f['eps_LR']:.2f} on the rows seen, delta {short(f['drift'])}, "
             f"eta {f['eta']:.1f}, C_m {f['margin_constant']:.2f}, kappa {f['margin_exponent']:.2f}; terms "
             f"{short(f['term1'])} + {short(f['term2'])} + {short(f['term3'])}; never raising an alarm "

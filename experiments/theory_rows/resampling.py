@@ -114,7 +114,7 @@ ROWS = (
         measure=measure_undersampling,
         measured=lambda f, s: (
             f"separation {SEPARATION}; kept rows against fresh ones: p = {f['kolmogorov_p']:.2f} "
-            f"(Kolmogorov-Smirnov). Mean fitted slope (truth 1) from {named(s['thinned_sizes'])} rows a class: "
+            f"(Kolmogorov-Smirnov). Mean fitted slope (truth 1) from {named(s['thinned_sizes'])} rows per class: "
             f"{listed(f, 'slope', s['thinned_sizes'])} (standard errors "
             f"{listed(f, 'slope_error', s['thinned_sizes'])}); its variance falls as "
             f"rows^{f['variance_exponent']:.2f}"

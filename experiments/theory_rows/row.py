@@ -57,5 +57,5 @@ def listed(figures: Figures, stem: str, keys: Sequence[object]) -> str:
 
 def named(values: Sequence[float]) -> str:
     """Return settings as a list to read: '0.01, 0.05 and 0.2'."""
-    words = [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in values]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    text = [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in values]
+    return text[0] if len(text) == 1 else ", ".join(text[:-1]) + " and " + text[-1]

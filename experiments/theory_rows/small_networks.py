@@ -19,7 +19,7 @@ INFERENCE_ROWS = 512
 def fitted_log_ratios(
     loss_name: str, features: FloatArray, labels: IntArray, problem: AssociatedProblem, fresh: FloatArray, seed: int
 ) -> FloatArray:
-    """Train a network on a problem and divide its balance out of the log odds of fresh rows, (n,)."""
+    """Train a network on a problem and divide its training prior out of the log odds of fresh rows, (n,)."""
     loss = named_loss(loss_name)
     if not isinstance(loss, BinaryLoss):
         raise TypeError(f"a loss of two classes is wanted, got {loss_name}")

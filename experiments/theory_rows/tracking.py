@@ -95,7 +95,7 @@ def _consistency_verdict(figures: Figures) -> str:
 
 
 def unbiased_average(log_ratios: FloatArray, rate: float, start: float, separation: float) -> FloatArray:
-    """Return the moving average of the inverted vote (1[q > 1] - FPR) / (TPR - FPR): its mean is the prior, exactly.
+    """Return the moving average of the corrected prediction (1[q > 1] - FPR) / (TPR - FPR): its mean is the prior.
 
     The estimate before each row, (n,).
     """
@@ -113,7 +113,7 @@ def up_and_down(n_rows: int, drift: float) -> FloatArray:
 
 
 def measure_tracking(settings: Settings) -> Measured:
-    """Let the prior go up and down between two levels by delta a row; search the best rate, and use the one stated."""
+    """Let the prior go up and down by delta per row; search the best rate, and use the one stated."""
     drifts, separation = settings["drifts"], settings["separation"]
     errors: dict[str, list[float]] = {}
     for drift in drifts:

@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = CONFIG["settings"]
 def made_up(value: float) -> dict[str, float]:
     """A cell in which everything measured has one value."""
     return {
-        f"{ablation.name}/{variant}/{measure.way}/{measure.name}.{factor}": value
+        f"{ablation.name}/{variant}/{measure.method}/{measure.name}.{factor}": value
         for ablation in TABLES
         for variant in ablation.variants(SETTINGS)
         for measure in ablation.measures
@@ -71,11 +71,11 @@ def test_a_small_cell_runs_and_hindsight_is_above_what_was_decided() -> None:
     cell = {"set": "yeast4", "split": 0}
     found = ablations.run(cell, settings)
     for name, value in found.items():
-        place, way, measure = name.rsplit("/", 2)
-        if measure.startswith("f1.") and way not in ("hindsight", "tracked"):
+        place, method, measure = name.rsplit("/", 2)
+        if measure.startswith("f1.") and method not in ("hindsight", "tracked"):
             assert value <= found[f"{place}/hindsight/{measure}"] + 1e-12
     for loss in ("cross-entropy", "squared error"):  # a calibration with a positive slope moves no row past another
-        ceilings = [found[f"losses/{loss}, {way}/hindsight/f1.0.25"] for way in ("none", "temperature", "affine")]
+        ceilings = [found[f"losses/{loss}, {method}/hindsight/f1.0.25"] for method in ("none", "temperature", "affine")]
         assert ceilings == pytest.approx([ceilings[0]] * 3)
     assert found["rates/0.05/tracked/f1.0.25"] == found["members/5/Algorithm 2/f1.0.25"]
     assert found["rates/bank/tracked/cost.4.0"] == found["losses/squared error, affine/bank/cost.4.0"]

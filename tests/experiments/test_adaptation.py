@@ -68,16 +68,16 @@ def test_algorithm_2_is_off_before_anything_happens(results: Any, settings: dict
     assert found[f"excess.2.5.{ORACLE}"] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_table_and_the_picture_come_from_the_record(results: Any, settings: dict[str, Any]) -> None:
+def test_the_table_and_the_plot_come_from_the_record(results: Any, settings: dict[str, Any]) -> None:
     found = adaptation.figures(results, settings)
     curves = adaptation.series(results, settings)
     assert {len(values) for values in curves.values()} == {settings["n_rows"] // adaptation.POINT_EVERY}
     assert f"| {PRINTED} | " in adaptation.table(found, settings)
-    picture = adaptation.pictures({"figures": found, "series": curves, "settings": settings})["adaptation"]
-    assert len(picture.axes) == 3
+    plot = adaptation.plots({"figures": found, "series": curves, "settings": settings})["adaptation"]
+    assert len(plot.axes) == 3
 
 
-def test_a_share_of_the_step_that_is_never_covered_has_no_figure() -> None:
+def test_a_fraction_of_the_step_that_is_never_covered_has_no_figure() -> None:
     step = {"estimate_before": 0.03, "error_before": 0.0, "estimate_long_after": 0.1, "own_50": 5, "own_90": None}
     cell = {"separation": 2.5, "method": "bank"}
     found = adaptation.figures([(cell, {"jump": {}, "step": step})], {})

@@ -33,7 +33,7 @@ def test_exact_ratios_recover_nearly_all_of_the_gain() -> None:
         assert np.mean([stream["found"] for stream in streams]) == pytest.approx(1.0, abs=0.15), true
 
 
-def test_a_share_counts_only_where_the_gain_is_clear() -> None:
+def test_a_fraction_counts_only_where_the_gain_is_clear() -> None:
     def stream(shift: str, gain: float, recovered: float) -> dict[str, float | str]:
         return {"shift": shift, "static": 1.0, "true": 1.0 - gain, "tracked": 1.0 - recovered * gain, "found": 1.0}
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed")
-from experiments import comparison, comparison_page, comparison_picture, runner
+from experiments import comparison, comparison_page, comparison_plot, runner
 from experiments.baselines import corrected, tuning
 from experiments.baselines.batch_prior import ScoredRows, by_bbse, by_likelihood, by_rlls
 from experiments.baselines.names import BATCH, CEILINGS, COMPARED, HINDSIGHT, ORACLE
@@ -25,7 +25,7 @@ CORRECTIONS = (
 SETTINGS: dict[str, Any] = {
     "sets": ["yeast4"],
     "splits": 2,
-    "test_size": 0.3,
+    "test_share": 0.3,
     "factors": [0.25, 1.0, 4.0],
     "draws": 1,
     "n_rows": 500,
@@ -89,10 +89,10 @@ def scored(bias: float = 0.0) -> ScoredRows:
     """Return exact log ratios of normal classes, moved by `bias`, at training prior 1/5 and held-out prior 1/50."""
     rows, labels = normal_rows(8_000, 0.2, 0)
     test, _ = normal_rows(4_000, 0.02, 1)
-    honest, held_out = (2.0 * part[:, 0] - 2.0 + bias for part in (rows, test))
+    calibrating, tested = (2.0 * part[:, 0] - 2.0 + bias for part in (rows, test))
     return ScoredRows(
-        np.stack([np.zeros_like(honest), honest], axis=1), labels,
-        np.stack([np.zeros_like(held_out), held_out], axis=1), 0.2,
+        np.stack([np.zeros_like(calibrating), calibrating], axis=1), labels,
+        np.stack([np.zeros_like(tested), tested], axis=1), 0.2,
     )  # fmt: skip
 
 
@@ -102,16 +102,16 @@ def test_batch_estimates_find_the_prior_of_a_batch(make: Any) -> None:
     assert make(scores)(scores.test) == pytest.approx(0.02, abs=0.01)
 
 
-def test_votes_that_are_all_alike_leave_the_training_prior_to_rlls_and_soft_ones_to_bbse() -> None:
+def test_equal_predictions_leave_the_training_prior_to_rlls_and_posteriors_to_bbse() -> None:
     shy = scored(-10.0)
     assert by_rlls(shy)(shy.test) == 0.2
     assert by_bbse(shy)(shy.test) != 0.2
 
 
-def test_corrections_share_one_ranking_and_the_known_prior_wins_on_cost() -> None:
+def test_corrections_have_one_ranking_and_the_known_prior_wins_on_cost() -> None:
     scores = scored()
     odds = np.log(0.25)
-    deciders = corrected.corrections(scores.honest[:, 1] + odds, scores.test[:, 1] + odds, scores.labels)
+    deciders = corrected.corrections(scores.held_out[:, 1] + odds, scores.test[:, 1] + odds, scores.labels)
     judged = {name: decide(Arrivals(1.0, np.arange(4_000), 0.02)) for name, decide in deciders.items()}
     assert set(judged) >= {name for name in BATCH if not name.startswith("OBIL")}
     orders = {tuple(np.argsort(one.ranks, kind="stable").tolist()) for one in judged.values()}
@@ -184,8 +184,8 @@ def test_the_page_names_the_best_the_tied_the_paper_and_the_ceilings() -> None:
     for title in page.split("\n## ")[1:]:
         for ceiling in CEILINGS:
             assert f"| {ceiling} |" not in title  # never among the contenders
-    drawn = comparison_picture.severity(figures, SETTINGS)
-    assert len(drawn.axes[0].lines) > 2 * len(comparison_picture.LINES) // 2 + 3  # the paper's points are there, too
+    drawn = comparison_plot.severity(figures, SETTINGS)
+    assert len(drawn.axes[0].lines) > 2 * len(comparison_plot.LINES) // 2 + 3  # the paper's points are there, too
 
 
 @pytest.mark.skipif(named_set("yeast4") is None, reason="yeast4 is not at hand")

@@ -39,7 +39,7 @@ def test_times_are_held_against_those_of_the_vanilla_network() -> None:
     page = efficiency.table(found, SETTINGS)
     assert "| OBIL paper | 67 | 5.6 | 9 |" in page
     assert "takes 0.02 ms once they are scored" in page
-    assert "| BBSE, soft votes |  | 0.005 |" in page
+    assert "| BBSE, posteriors |  | 0.005 |" in page
 
 
 def test_every_model_is_timed() -> None:
@@ -60,7 +60,7 @@ class Named:
         return rows
 
 
-def test_obil_s_bbse_votes_with_the_network_s_own_posteriors_and_finds_the_prior() -> None:
+def test_obil_s_bbse_uses_the_network_s_own_posteriors_and_finds_the_prior() -> None:
     confusion = np.array([[0.9, 0.2], [0.1, 0.8]])
     box = efficiency.BlackBox(Named(), 0.1, confusion)
     tracker = box.tracker(50)

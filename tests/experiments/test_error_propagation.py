@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import error_propagation
 from experiments.paper_claims import RATIO_ERROR
-from experiments.pictures import style
+from experiments.plots import style
 from obil.bayes.error_bounds import ratio_error_bound
 
 
@@ -47,7 +47,7 @@ def test_the_allowed_error_is_where_the_bound_is_met() -> None:
         assert float(ratio_error_bound(posterior, allowed)) == pytest.approx(0.15)
 
 
-def test_the_printed_bound_fails_on_the_share_that_an_integral_gives(results: Any) -> None:
+def test_the_printed_bound_fails_on_the_fraction_that_an_integral_gives(results: Any) -> None:
     """Of the area E - E^2 of the plane, E^2/2 + E (1/3 - E) lies left of 1/3; E is the largest error."""
     found = error_propagation.figures(results, settings())
     largest = settings()["largest_error"]
@@ -59,7 +59,7 @@ def test_the_printed_bound_fails_on_the_share_that_an_integral_gives(results: An
     assert found["true.0.05.0.5"] > RATIO_ERROR[0.05]  # the claim fails where it should hold best
 
 
-def test_the_table_and_the_picture_are_made_of_the_record(results: Any) -> None:
+def test_the_table_and_the_plot_are_made_of_the_record(results: Any) -> None:
     own = settings()
     record = {
         "figures": error_propagation.figures(results, own),
@@ -68,4 +68,4 @@ def test_the_table_and_the_picture_are_made_of_the_record(results: Any) -> None:
     }
     assert "111.1%" in error_propagation.table(record["figures"], own)
     with style():
-        assert set(error_propagation.pictures(record)) == {"error_propagation"}
+        assert set(error_propagation.plots(record)) == {"error_propagation"}

@@ -16,7 +16,7 @@ from obil.errors import InvalidInputError
 SETTINGS: dict[str, Any] = {
     "sets": ["yeast4"],
     "splits": 4,
-    "test_size": 0.3,
+    "test_share": 0.3,
     "known_features": [1],
     "known_priors": [0.5],
     "known_separation": 2.5,

@@ -1,4 +1,4 @@
-"""Pages hold what the results hold, and the examples in the experiments' own words are true."""
+"""Pages hold what the results hold, and the examples in the experiments' own names are true."""
 
 import doctest
 from importlib import import_module
@@ -55,5 +55,5 @@ def test_figures_are_formatted_and_an_unfinished_run_is_marked(tmp_path: Path) -
     page = tmp_path / "page.md"
     page.write_text("imbalance {{ data_sets imbalance.yeast4 | .1f }}, {{ nothing at.all | .1f }}")
     assert pages.filled(page).endswith(f"imbalance 28.1, {pages.UNFINISHED}")
-    page.write_text("{{ picture data_sets / some_file / Words }} {{ picture nothing / some_file / Words }}")
-    assert pages.filled(page).endswith(f"![Words](figures/some_file.svg) {pages.UNFINISHED}")
+    page.write_text("{{ plot data_sets / some_file / Caption }} {{ plot nothing / some_file / Caption }}")
+    assert pages.filled(page).endswith(f"![Caption](figures/some_file.svg) {pages.UNFINISHED}")

@@ -72,15 +72,15 @@ def surrogate(prior: FloatArray, truth: FloatArray, ratios: FloatArray, labels: 
 def test_rogd_steps_against_the_numerical_gradient() -> None:
     tracker = build("rogd")
     ratios, labels, inverse = tracker._ratios, tracker._labels, tracker._inverse
-    prior, vote, step = np.array([0.3, 0.3, 0.4]), 2, 1e-4
+    prior, prediction, step = np.array([0.3, 0.3, 0.4]), 2, 1e-4
 
     def loss(at: FloatArray) -> float:
-        return surrogate(at, inverse[:, vote], ratios, labels)
+        return surrogate(at, inverse[:, prediction], ratios, labels)
 
     gradient = np.array([(loss(prior + bump) - loss(prior - bump)) / 2e-6 for bump in 1e-6 * np.eye(3)])
     stepped = prior.copy()
-    shares = tracker._shares
-    _descend(np.array([vote]), np.empty((1, 3)), stepped, ratios, labels, shares, step, 0.01)
+    fractions = tracker._frequencies
+    _descend(np.array([prediction]), np.empty((1, 3)), stepped, ratios, labels, fractions, step, 0.01)
     expected = prior - step * (gradient - gradient.mean())  # inside the simplex the projection only re-centres
     np.testing.assert_allclose(stepped, expected, atol=1e-9)
 

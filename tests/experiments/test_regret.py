@@ -83,10 +83,10 @@ def test_the_constant_prior_is_measured_alike_here_and_on_the_trackers_page(sett
     assert regret._growth(cell, settings)["regret"] == pytest.approx(regret.run(cell, settings)["regret"])
 
 
-def test_the_table_and_the_picture_come_from_the_record(results: Any, settings: dict[str, Any]) -> None:
+def test_the_table_and_the_plot_come_from_the_record(results: Any, settings: dict[str, Any]) -> None:
     found = regret.figures(results, settings)
     curves = regret.series(results, settings)
     assert {len(values) for values in curves.values()} == {settings["n_rows"] // regret.POINT_EVERY}
     assert "| constant prior: bank | " in regret.table(found, settings)
-    picture = regret.pictures({"figures": found, "series": curves, "settings": settings})["regret"]
-    assert len(picture.axes) == 4
+    plot = regret.plots({"figures": found, "series": curves, "settings": settings})["regret"]
+    assert len(plot.axes) == 4

@@ -11,9 +11,9 @@ from scipy.special import expit, logit
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import reliability, reliability_page
-from experiments.pictures import style
+from experiments.plots import style
 from experiments.safety import exact_model
-from experiments.temperature import TemperatureScaling, fitted_temperature, paper_ways
+from experiments.temperature import TemperatureScaling, fitted_temperature, paper_calibrations
 from obil.calibration.calibrate import fit_calibrator
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.serving.holdout import Holdout
@@ -40,11 +40,11 @@ def test_temperature_divides_the_logit_at_the_training_prior_and_not_the_ratio()
     wrong = np.insert(3.0 * (stream.log_ratios[:, 1:] + odds) - odds, 0, 0.0, axis=1)
     distorted = replace(model, holdout_=Holdout.of(wrong, stream.labels))
     assert TemperatureScaling.of(distorted).temperature == pytest.approx(3.0, rel=0.05)
-    fresh, honest = wrong[:1_000], stream.log_ratios[:1_000, 1]
-    ways = paper_ways(distorted, fresh)
-    assert np.abs(ways["temperature"][:, 1] - honest).max() < 0.5
+    fresh, held_out = wrong[:1_000], stream.log_ratios[:1_000, 1]
+    methods = paper_calibrations(distorted, fresh)
+    assert np.abs(methods["temperature"][:, 1] - held_out).max() < 0.5
     own = fit_calibrator(wrong, stream.labels, np.ones(len(wrong)), method="temperature").apply(fresh)
-    assert np.abs(own[:, 1] - honest).max() > 1.0  # obil's temperature cannot undo it: the prior odds were stretched
+    assert np.abs(own[:, 1] - held_out).max() > 1.0  # obil's temperature cannot undo it: the prior odds were stretched
 
 
 def test_a_kernel_density_comes_near_the_truth_of_normal_classes() -> None:
@@ -89,4 +89,4 @@ def test_a_cell_of_normal_classes_runs_and_becomes_a_page() -> None:
     page = reliability_page.table(record["figures"], own)
     assert "| 0.023 |" in page  # the paper's figure stands beside ours
     with style():
-        assert set(reliability_page.pictures(record)) == {"reliability"}
+        assert set(reliability_page.plots(record)) == {"reliability"}

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed")
-from experiments import robustness, robustness_page, robustness_pictures
-from experiments.pictures import style
+from experiments import robustness, robustness_page, robustness_plots
+from experiments.plots import style
 from experiments.stress import contest, drift, miscalibration, noise
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.named_set import load_named
@@ -82,7 +82,7 @@ def test_with_a_calibrated_model_the_true_prior_is_hard_to_beat(model: RatioClas
 def test_a_prior_that_hardly_moves_is_tracked_and_one_that_races_is_not() -> None:
     found = drift.run({"part": "drift", "seed": 0}, settings())
     assert set(found["0.001"]) == set(drift.TRACKERS)
-    assert {*contest.METHODS, *drift.TRACKERS} == set(robustness_pictures.LOOK)
+    assert {*contest.METHODS, *drift.TRACKERS} == set(robustness_plots.LOOK)
     assert found["0.001"]["bank"] < found["0.001"]["mean of the path"]
     assert found["0.1"]["mean of the path"] < min(
         found["0.1"][name] for name in drift.TRACKERS if name != "mean of the path"
@@ -150,11 +150,11 @@ def test_the_paper_s_f1_stands_beside_its_own_set_and_shift_alone() -> None:
     assert "| the paper on a moving average | well suited | well suited |  |" in page
 
 
-def test_the_pictures_have_a_row_a_shift_and_one_panel_with_the_paper_s_points() -> None:
+def test_the_plots_have_one_row_per_shift_and_one_panel_with_the_paper_s_points() -> None:
     own = settings() | {"sets": ["mammography", "sick_euthyroid"]}
     record = {"figures": robustness.figures(made_up(own), own), "settings": own}
     with style():
-        drawn = robustness.pictures(record)
+        drawn = robustness.plots(record)
     assert set(drawn) == {"robustness", "robustness_drift"}
     shown = [axes for axes in drawn["robustness"].axes if axes.get_visible()]
     assert len(shown) == 2 * 2 + 2 * 3

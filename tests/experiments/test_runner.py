@@ -1,4 +1,4 @@
-"""The runner goes on where it stopped, holds figures against bounds, and its results belong to this code."""
+"""The runner resumes where it stopped, holds figures against bounds, and its results belong to this code."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from rich.console import Console
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import runner
-from experiments.pictures import panels
+from experiments.plots import panels
 
 ROOT = Path(__file__).parent.parent.parent
 # Targets that were not reached, as docs/trackers.md and docs/calibration.md say: a further miss fails here, and
@@ -57,7 +57,7 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     )
     monkeypatch.setattr(runner, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(runner, "DOCS", tmp_path / "docs")
-    monkeypatch.setattr(runner, "PICTURES", tmp_path / "docs" / "figures")
+    monkeypatch.setattr(runner, "PLOTS", tmp_path / "docs" / "figures")
     settings = tomllib.loads((tmp_path / "squares.toml").read_text())
 
     def load(name: str, *, quick: bool, folder: Path = tmp_path) -> tuple[Any, Any, Any]:
@@ -76,16 +76,16 @@ def test_a_run_writes_figures_versions_and_a_table(squares: dict[str, Any], tmp_
     assert "14.0" in (tmp_path / "docs" / "squares.md").read_text()
 
 
-def test_curves_are_kept_and_pictures_are_drawn_from_the_record_alone(squares: dict[str, Any], tmp_path: Path) -> None:
+def test_curves_are_kept_and_plots_are_drawn_from_the_record_alone(squares: dict[str, Any], tmp_path: Path) -> None:
     module = sys.modules["experiments.squares"]
     module.series = lambda results, settings: {"squares": [r["square"] / 3.0 for _, r in results]}
 
-    def pictures(record: dict[str, Any]) -> dict[str, Any]:
+    def plots(record: dict[str, Any]) -> dict[str, Any]:
         figure, (axes,) = panels(1)
         axes.plot(record["series"]["squares"])
         return {"growth": figure}
 
-    module.pictures = pictures
+    module.plots = plots
     runner.run_experiment("squares", quick=True, jobs=1)
     record = json.loads((tmp_path / "results" / "quick" / "squares.json").read_text())
     assert record["series"] == {"squares": [0.0, 0.3333]}

@@ -12,7 +12,7 @@ pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import theory
 from experiments.growth import exponent
 from experiments.paper_claims import THEORY_LABELS
-from experiments.pictures import style
+from experiments.plots import style
 from experiments.runner import load
 from experiments.theory_rows import lower_bound, many_classes, regret_rows, tracking
 from experiments.theory_rows.row import CORRECTED, FAILS, HOLDS, NOT_AS_STATED, VERDICTS
@@ -25,7 +25,7 @@ QUICK: dict[str, Any] = load("theory", quick=True)[1]
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    """Every row measured in the short way."""
+    """Every row, measured by a short run."""
     reason = theory.missing(QUICK)
     if reason is not None:
         pytest.skip(reason)
@@ -196,9 +196,9 @@ def test_the_unbiased_average_finds_the_prior_and_follows_its_recursion() -> Non
 def test_the_margin_probability_is_that_of_drawn_rows() -> None:
     stream = GaussianClasses.pair(2.0).draw(np.full(200_000, 0.2), random_state=1)
     ratios, margin = np.exp(stream.log_ratios[:, 1]), np.array([0.5, 5.0])
-    share = regret_rows.margin_probability(0.2, np.log(4.0), margin, 2.0)
+    fraction = regret_rows.margin_probability(0.2, np.log(4.0), margin, 2.0)
     drawn = [(np.abs(ratios - 4.0) < width).mean() for width in margin]
-    assert share == pytest.approx(drawn, abs=0.005)
+    assert fraction == pytest.approx(drawn, abs=0.005)
 
 
 def test_regret_of_many_classes_is_zero_for_the_oracle_and_matches_the_closed_form_for_two() -> None:
@@ -244,9 +244,9 @@ def test_the_table_has_a_line_a_row_in_the_paper_s_order_and_counts_the_verdicts
     assert f"{counts[HOLDS] + 1} {HOLDS}, " in theory.table(flipped, QUICK)
 
 
-def test_the_picture_shows_four_bounds_as_they_were_measured(record: dict[str, Any]) -> None:
+def test_the_plot_shows_four_bounds_as_they_were_measured(record: dict[str, Any]) -> None:
     with style():
-        figure = theory.pictures(record)["theory"]
+        figure = theory.plots(record)["theory"]
     propagation, tracked, stationary, least = figure.axes
     truth, printed = (line.get_ydata() for line in propagation.get_lines())
     assert list(truth) == record["series"]["propagation.truth"]

@@ -20,7 +20,7 @@ def settings_of(name: str) -> dict[str, Any]:
     return config["settings"] | config["quick"]
 
 
-def test_the_local_oracle_is_the_share_of_positives_around_a_row() -> None:
+def test_the_local_oracle_is_the_prevalence_of_positives_around_a_row() -> None:
     labels = np.array([0, 0, 1, 1, 0, 0, 0, 0])
     np.testing.assert_allclose(wild.local_prior(labels, 4)[[0, 2, 3, 7]], [1e-4, 0.5, 0.5, 1e-4])
 

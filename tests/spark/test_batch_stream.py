@@ -34,7 +34,7 @@ def run_batches(spark: Any, tmp_path: Path, n_batches: int, n_rows: int) -> tupl
         pd.DataFrame({"score": scores}).to_parquet(path)
         date_file(path, number)
         used.append(float(alone.prior[1]))
-        alone.absorb(BinaryEvidence.of(model.log_ratios(scores)))
+        alone.update(BinaryEvidence.of(model.log_ratios(scores)))
     df = spark.readStream.schema("score double").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     out = tmp_path / "out"
     writer = stream_batches(
@@ -84,10 +84,10 @@ def test_a_state_of_another_checkpoint_is_refused_and_left_alone(spark: Any, tmp
     id_of_first = run("first")
     saved = (tmp_path / "state").read_bytes()
     assert json.loads(saved)["query"] == id_of_first
-    assert "belongs to another checkpoint" in run("second")  # its batch 0 is not the first one's
+    assert "belongs to the checkpoint of query" in run("second")  # its batch 0 is not the first one's
     assert (tmp_path / "state").read_bytes() == saved
     pd.DataFrame({"score": pair_scores(100, 0.4, 2)}).to_parquet(tmp_path / "in" / "more.parquet")
-    assert run("first") == id_of_first  # the same checkpoint goes on, by another run
+    assert run("first") == id_of_first  # another run resumes from the same checkpoint
     after = read_after(tmp_path / "state")
     assert after is not None
     assert (after.batch_id, after.bank.n_rows) == (1, 200)
@@ -108,7 +108,7 @@ def test_after_200_micro_batches_the_prior_is_that_of_the_same_evidence_in_one_p
     assert difference < 1e-9
 
 
-def test_a_repeated_batch_is_decided_as_before_and_absorbed_once(spark: Any, tmp_path: Path) -> None:
+def test_a_repeated_batch_is_decided_as_before_and_counted_once(spark: Any, tmp_path: Path) -> None:
     written: list[list[float]] = []
     keep = lambda batch, _: written.append(batch.toPandas()["posterior"].tolist())
     df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(200, 0.4, 1)})).coalesce(1)
@@ -167,9 +167,9 @@ def test_a_decided_batch_says_at_which_prior_and_is_kept_no_longer_than_needed(s
 
 def test_refuses_a_plain_table_and_a_state_that_is_no_file_of_the_driver(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame(pd.DataFrame({"score": [0.1]}))
-    with pytest.raises(InvalidInputError, match="follows a streaming table"):
+    with pytest.raises(InvalidInputError, match="df must be streaming"):
         stream_batches(df, pair_model(), write=print, state=tmp_path / "state", features=["score"])
-    with pytest.raises(InvalidInputError, match="driver's own file system"):
+    with pytest.raises(InvalidInputError, match="driver's file system"):
         BatchFollower(pair_model(), write=print, state="s3://bucket/prior.json", prior=None, settings=BARE)
 
 
@@ -201,6 +201,6 @@ def test_the_state_file_is_replaced_whole_and_read_strictly(tmp_path: Path) -> N
     assert read_after(tmp_path / "none") is None
 
 
-def test_three_classes_are_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_three_classes_are_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="use stream with one constant key"):
         follower(tmp_path, print, triangle_model())

@@ -62,16 +62,16 @@ def test_small_pieces_propensities_and_views_come_to_what_a_classifier_of_its_ow
     model = obil.RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0).fit(train, drawn.labels)
     assert len(model.model_.view_members) > 0
     n_rows = 40
-    rows = train.iloc[:n_rows].assign(k="a", at=np.arange(n_rows), id=np.arange(n_rows), truth=None, share=1.0)
-    told = rows.iloc[:20:2].assign(at=lambda t: t["at"] + 15.5, truth=drawn.labels[:20:2], share=0.3, x=np.nan)
+    rows = train.iloc[:n_rows].assign(k="a", at=np.arange(n_rows), id=np.arange(n_rows), truth=None, asked=1.0)
+    told = rows.iloc[:20:2].assign(at=lambda t: t["at"] + 15.5, truth=drawn.labels[:20:2], asked=0.3, x=np.nan)
     lines = pd.concat([rows, told]).sample(frac=1.0, random_state=1)
-    schema = "x double, y double, k string, at double, id long, truth long, share double"
+    schema = "x double, y double, k string, at double, id long, truth long, asked double"
     lines["truth"] = lines["truth"].astype(object).where(lines["truth"].notna(), None)
     df = spark.createDataFrame(lines, schema).coalesce(1)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     try:
         decided = stream(
-            df, model, key="k", time="at", id="id", label="truth", propensity="share", positive=1, horizon=100
+            df, model, key="k", time="at", id="id", label="truth", propensity="asked", positive=1, horizon=100
         ).toPandas()
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")

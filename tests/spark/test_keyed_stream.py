@@ -164,7 +164,7 @@ def test_an_idle_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
         assert_same(found[found["id"].isin(half["id"])], alone(half, model, prior=0.1))
 
 
-def test_a_key_of_an_unknown_model_is_refused_with_the_way_out() -> None:
+def test_a_key_of_an_unknown_model_is_refused_with_the_remedy() -> None:
     old, new = ShippedModel.of(pair_model()), ShippedModel.of(pair_model(seed=5))
     fresh = packed(obil.OnlineClassifier(new.load()))
     kept = packed(obil.OnlineClassifier(old.load()))
@@ -174,7 +174,7 @@ def test_a_key_of_an_unknown_model_is_refused_with_the_way_out() -> None:
 
 def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -> None:
     df = spark.createDataFrame([("a", 1, "x", 0.5, None)], SCHEMA)
-    with pytest.raises(InvalidInputError, match="labels find their rows by id"):
+    with pytest.raises(InvalidInputError, match="label needs id="):
         stream(df, pair_model(), key="site", time="at", label="truth", features=["score"])
     with pytest.raises(InvalidInputError, match="columns are missing: shop"):
         stream(df, pair_model(), key="shop", time="at", features=["score"])

@@ -57,7 +57,7 @@ def test_the_interval_of_a_group_holds_its_level_and_the_calibrator_s_doubt(spar
 
 def test_a_stream_has_no_end_to_estimate_at(spark: Any, tmp_path: Path) -> None:
     df = spark.readStream.schema("score double").json(str(tmp_path))
-    with pytest.raises(InvalidInputError, match="follow it by stream or stream_batches"):
+    with pytest.raises(InvalidInputError, match="df must not be streaming"):
         estimate_prior(df, pair_model(), features=["score"])
 
 

@@ -1,4 +1,4 @@
-"""Track a binary prior from evidence that comes a batch at a time: filters that forget, mixed by how they predict."""
+"""Track a binary prior from the evidence of whole batches: forgetful filters, weighted by how well they predict."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,7 +14,7 @@ from obil.trackers.evidence import LARGEST_LOGIT, N_NODES, BinaryEvidence
 
 # Rows each filter remembers; None never forgets.
 MEMORIES: tuple[float | None, ...] = (500, 1_500, 5_000, 15_000, 50_000, None)
-# How often the best filter may change, a row, at least: all are run at once and mixed by their evidence.
+# Least probability per row that the best filter changes: all are run at once and weighted by their evidence.
 SWITCHING_RATES = (1e-6, 3e-4, 3e-3)
 N_POINTS = 2_049  # of the grid that filters are integrated on: .014 apart in the logit
 KIND = "batch_bank"
@@ -22,12 +22,12 @@ FIELDS = ("log_likelihoods", "weights", "rate_weights")
 
 
 class BatchBank:
-    """Follow the prior of a stream whose batches say only what adds: the log-likelihood at Chebyshev nodes.
+    """Track the prior of a stream from log-likelihoods of batches at Chebyshev nodes, which add up.
 
-    A filter's memory is a log-likelihood too: a batch adds to it, and what was there before is scaled down by
-    the rows that came since. Filters of several memories are mixed by how well each predicted the batches so
-    far, at three switching rates at once, as `BayesBank` mixes its own row by row. The prior moves between
-    batches only, so a batch should hold no more rows than the prior may be late.
+    The state of a filter is a log-likelihood too: it is discounted by the rows of a batch, whose log-likelihood is then
+    added. Filters of several memories are weighted by how well each predicted the batches so far, at three switching
+    rates at once, as `BayesBank` does row by row. The prior changes between batches only, so a batch should hold no
+    more rows than the prior may lag.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ class BatchBank:
     memories
         Rows each filter remembers, None for one that never forgets.
     switching_rates
-        How often, a row, the best filter may change.
+        Probability per row that the best filter changes.
     start_rows
         How many rows the start prior counts for, however much is forgotten.
 
     >>> bank = BatchBank(0.5)
-    >>> bank.absorb(BinaryEvidence.of([[0.0, -9.0]] * 400))  # rows that all look negative, against 30 at one half
+    >>> bank.update(BinaryEvidence.of([[0.0, -9.0]] * 400))  # rows that all look negative, against 30 at one half
     >>> bool(bank.prior[1] < 0.1)
     True
     """
@@ -68,7 +68,7 @@ class BatchBank:
 
     @property
     def n_rows(self) -> int:
-        """How many rows were absorbed."""
+        """Number of rows so far."""
         return self._seen
 
     @property
@@ -78,17 +78,17 @@ class BatchBank:
         positive = float(self._rate_weights @ self._weights @ means)
         return np.array([1.0 - positive, positive])
 
-    def absorb(self, evidence: BinaryEvidence) -> None:
-        """Let a batch vote: filters that foresaw it gain weight, then each adds it to what it remembers."""
+    def update(self, evidence: BinaryEvidence) -> None:
+        """Update by a batch: filters that predicted it gain weight, then each adds it to its log-likelihood."""
         if evidence.n_rows == 0:
             return
         batch = _grid()[1] @ evidence.log_likelihoods
-        foresight = logsumexp(np.log(np.maximum(self._posteriors(), 1e-300)) + batch, axis=1)  # (M,)
-        gains = np.exp(foresight - foresight.max())
+        predicted = logsumexp(np.log(np.maximum(self._posteriors(), 1e-300)) + batch, axis=1)  # (M,)
+        gains = np.exp(predicted - predicted.max())
         won = self._weights * gains
         totals = won.sum(axis=1)
         mixed = self._rate_weights * totals
-        n_filters, n_rates = self._weights.shape[1], self._weights.shape[0]
+        n_rates, n_filters = self._weights.shape
         for j, rate in enumerate(self._rates):
             stays = (1.0 - rate) ** evidence.n_rows
             self._weights[j] = stays * won[j] / totals[j] + (1.0 - stays) / n_filters
@@ -100,16 +100,8 @@ class BatchBank:
         self._log_likelihoods -= self._log_likelihoods.max(axis=1, keepdims=True)  # only differences matter
         self._seen += evidence.n_rows
 
-    def interval(self, level: float = 0.9) -> FloatArray:
-        """Return the central interval of both classes' priors under the mixture of filters, (2, 2)."""
-        tail = (1.0 - require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0
-        masses = self._rate_weights @ self._weights @ self._posteriors()
-        cumulative = np.cumsum(masses) - masses / 2.0
-        low, high = (float(np.interp(q, cumulative, _grid()[0])) for q in (tail, 1.0 - tail))
-        return np.array([[1.0 - high, 1.0 - low], [low, high]])
-
     def state(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit, as plain JSON values."""
+        """Return everything needed to resume bit for bit, as plain JSON values."""
         return {
             "kind": KIND,
             "settings": {
@@ -118,15 +110,13 @@ class BatchBank:
                 "switching_rates": list(self._rates),
                 "start_rows": self._start_rows,
             },
-            "log_likelihoods": self._log_likelihoods.tolist(),
-            "weights": self._weights.tolist(),
-            "rate_weights": self._rate_weights.tolist(),
+            **{name: getattr(self, f"_{name}").tolist() for name in FIELDS},
             "rows": self._seen,
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return a bank that goes on exactly where the one that made `state` stopped."""
+        """Return a bank that resumes exactly where the one that made `state` stopped."""
         try:
             if state["kind"] != KIND:
                 raise InvalidStateError(f"this is the state of {state['kind']!r:.40}, not of a batch bank")

@@ -1,4 +1,4 @@
-"""Keep what a driver knows between micro-batches in one file, replaced whole: a crash leaves the old or the new."""
+"""Keep the driver's state between micro-batches in one file, replaced atomically."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from typing import Any
 
 from obil.arrays import FloatArray, as_prior
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.online.state.checkpoint import sync_folder
 from obil.spark.batch_bank import BatchBank
 
 KIND = "obil_batches"
@@ -16,19 +17,19 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AfterBatch:
-    """A tracker that has absorbed a micro-batch, with the batch's query, its number and the prior it was decided with.
+    """A tracker after a micro-batch, with the batch's query, its number and the prior it was decided at.
 
-    Number and prior let a batch that Spark repeats after a crash be decided as before and absorbed once.
+    Number and prior let a batch that Spark repeats after a crash be decided as before and counted once.
     """
 
-    query: str | None  # the id that Spark keeps in the checkpoint; None where Spark did not say it
+    query: str | None  # the id that Spark keeps in the checkpoint; None if unknown
     batch_id: int
     decided_with: FloatArray  # (K,)
     bank: BatchBank
 
 
 def read_after(path: Path) -> AfterBatch | None:
-    """Return what the file says, None where there is none yet."""
+    """Return the state in the file, None if there is no file yet."""
     if not path.exists():
         return None
     try:
@@ -42,12 +43,12 @@ def read_after(path: Path) -> AfterBatch | None:
         if isinstance(error, InvalidStateError):
             raise
         raise InvalidStateError(
-            f"{path} is damaged ({type(error).__name__}: {error!s:.80}): put a copy back, or begin a new checkpoint"
+            f"{path} is damaged ({type(error).__name__}: {error!s:.80}): restore a copy, or start a new checkpoint"
         ) from None
 
 
 def write_after(path: Path, after: AfterBatch) -> None:
-    """Replace the file, whole or not at all, and on disk before this returns."""
+    """Replace the file atomically, and on disk before this returns."""
     saved = {
         "kind": KIND,
         "format": FORMAT,
@@ -63,8 +64,4 @@ def write_after(path: Path, after: AfterBatch) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name, too, has to outlive a power cut
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

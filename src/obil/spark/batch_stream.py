@@ -1,4 +1,4 @@
-"""Decide one huge stream a micro-batch at a time: partitions send evidence, the driver moves one prior."""
+"""Decide one huge stream by micro-batches: partitions send evidence, the driver updates one prior."""
 
 import os
 import warnings
@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # what every Spark program calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from obil.arrays import FloatArray, PriorLike
@@ -18,14 +19,12 @@ from obil.serving.ratio_model import RatioModel
 from obil.spark.batch_bank import BatchBank
 from obil.spark.batch_file import AfterBatch, read_after, write_after
 from obil.spark.decision_columns import require_free
-from obil.spark.evidence_rows import binary_from_bytes
-from obil.spark.log_ratio_evidence import evidence_of_log_ratios
+from obil.spark.evidence_tables import EVIDENCE, binary_evidence, total_evidence
 from obil.spark.scoring import score
 from obil.spark.shipped_model import ShippedModel
-from obil.trackers.evidence import BinaryEvidence
 
 Write = Callable[[DataFrame, int], object]
-# where Spark says which query a batch is of, one for ever in a checkpoint; None where threads are not pinned
+# the local property with the id of the query, kept in its checkpoint; None if threads are not pinned
 QUERY_ID = "sql.streaming.queryId"
 
 
@@ -42,7 +41,7 @@ def stream_batches(
     features: Sequence[str] | None = None,
     trusted: Collection[str] = (),
 ) -> DataStreamWriter:
-    """Return a writer that decides each micro-batch at one prior, then lets the batch move it; start it yourself.
+    """Return a writer, to be started, that decides each micro-batch at one prior and then updates the prior.
 
     Parameters
     ----------
@@ -51,12 +50,11 @@ def stream_batches(
     model
         A model folder or a fitted classifier, of two classes.
     write
-        Takes a decided batch, with the columns of `score` and the `prior` of `classes_[1]` that it was decided at, and
-        its number. After a crash Spark may repeat the last batch: it is then decided as
-        before, and `write` has to put it in the same place.
+        Takes a decided batch, with the columns of `score` and the `prior` of `classes_[1]`, and its number. After a
+        crash Spark may repeat the last batch: it is decided as before, and `write` has to put it in the same place.
     state
-        A file of the driver that holds the prior between batches, replaced whole after each. It belongs to one
-        checkpoint: a query with another one is refused.
+        A file of the driver that holds the prior between batches, replaced atomically after each. It belongs to one
+        checkpoint: a query with another checkpoint is refused.
     prior
         Where the stream starts; the training prior if None.
     costs, policy, positive, features, trusted
@@ -64,12 +62,12 @@ def stream_batches(
 
     Notes
     -----
-    Labels have no say here, and no monitor watches: `stream` has both.
+    Labels and the monitor need `stream`.
 
     >>> query = stream_batches(rows, "model/", write=write_batch, state="prior.json").start()  # doctest: +SKIP
     """
     if not df.isStreaming:
-        raise InvalidInputError("stream_batches follows a streaming table: a plain one takes score and estimate_prior")
+        raise InvalidInputError("df must be streaming: use score and estimate_prior for other tables")
     follower = BatchFollower(
         model,
         write=write,
@@ -81,7 +79,7 @@ def stream_batches(
 
 
 class BatchFollower:
-    """What `foreachBatch` calls: decide at the prior of now, write, gather evidence, absorb it, keep the state."""
+    """What `foreachBatch` calls: decide at the current prior, write, add up evidence, update, keep the state."""
 
     def __init__(
         self,
@@ -96,28 +94,23 @@ class BatchFollower:
         self.model: RatioModel = self._shipped.load()
         if self.model.n_classes != 2:
             raise InvalidInputError(
-                f"batches are followed for two classes, the model has {self.model.n_classes}: "
+                f"stream_batches needs a model of two classes, got {self.model.n_classes}: "
                 "use stream with one constant key, or estimate_prior on each batch"
             )
         start = self.model.prior_ if prior is None else self.model.as_prior(prior)
         if "://" in str(state):
-            raise InvalidInputError(f"the state is a file of the driver's own file system, got {str(state)!r:.80}")
+            raise InvalidInputError(f"state must be a file of the driver's file system, got {str(state)!r:.80}")
         self._write, self._path, self._settings = write, Path(state), dict(settings)
         self._after = read_after(self._path)
         self.bank = self._after.bank if self._after is not None else BatchBank(start)
 
-    @property
-    def prior(self) -> FloatArray:
-        """The prior that the next batch is decided with, (2,)."""
-        return self.bank.prior
-
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Decide a batch, then let it vote, once however often Spark repeats it."""
+        """Decide a batch, then update the prior by it, once however often Spark repeats the batch."""
         last, query = self._after, batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
         if last is not None and None not in (query, last.query) and query != last.query:
             raise InvalidStateError(
-                f"{self._path} belongs to another checkpoint, that of query {last.query}, and this is {query}: a new "
-                "checkpoint wants a new state file"
+                f"{self._path} belongs to the checkpoint of query {last.query}, not of {query}: "
+                "use a new state file for a new checkpoint"
             )
         if last is not None and batch_id < last.batch_id:
             raise InvalidStateError(
@@ -127,8 +120,8 @@ class BatchFollower:
         expected = 0 if last is None else last.batch_id + 1
         if batch_id > expected:
             warnings.warn(
-                f"Spark is at batch {batch_id}, {self._path} expects {expected}: the prior knows nothing of those "
-                "between; was this state lost, or put back from an older copy?",
+                f"Spark is at batch {batch_id}, {self._path} expects {expected}: the batches between did not update "
+                "the prior; was this state lost, or restored from an older copy?",
                 stacklevel=2,
             )
         repeated = last is not None and batch_id == last.batch_id
@@ -139,12 +132,16 @@ class BatchFollower:
         try:
             self._write(decided, batch_id)
             if not repeated:
-                evidence = BinaryEvidence.empty()
-                for row in evidence_of_log_ratios(decided, "log_ratio").collect():
-                    evidence = evidence + binary_from_bytes(bytes(row["evidence"]))
-                self.bank.absorb(evidence)
+                evidence = binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
+                self.bank.update(total_evidence(row[EVIDENCE] for row in evidence.collect()))
                 self._after = AfterBatch(query, batch_id, prior, self.bank)
-            if self._after is not None:  # of a repeated batch too: it may be repeated because the file was not written
+            if self._after is not None:  # also for a repeated batch: its file may not have been written
                 write_after(self._path, self._after)
         finally:
             decided.unpersist()
+
+
+def _ratios_of_column(table: Any) -> FloatArray:
+    """Return the log ratios of two classes, (n, 2), from the column of the second."""
+    positive = table["log_ratio"].to_numpy(dtype=np.float64)
+    return np.stack([np.zeros(len(positive)), positive], axis=1)

@@ -1,4 +1,4 @@
-"""Lay out what was decided as columns of a table: numbers where there are two classes, arrays where there are more."""
+"""Lay out decisions as columns of a table: numbers for two classes, arrays for more."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,26 +19,26 @@ def class_type(model: RatioModel) -> DataType:
     return _KINDS.get(model.classes_.dtype.kind, StringType())
 
 
-def share_type(model: RatioModel) -> DataType:
-    """Return the Spark type of a log ratio, a posterior or a prior: one number for two classes, (K,) for more."""
+def vector_type(model: RatioModel) -> DataType:
+    """Return the Spark type of log ratios, posteriors or a prior: one number for two classes, (K,) for more."""
     return DoubleType() if model.n_classes == 2 else ArrayType(DoubleType())
 
 
-def share_values(values: FloatArray) -> Any:
+def vector_values(values: FloatArray) -> Any:
     """Return (n, K) as a column: of two classes the second's number, of more the whole row."""
     return values[:, 1] if values.shape[1] == 2 else list(values)
 
 
 def class_values(labels: npt.NDArray[Any]) -> Any:
-    """Return the user's classes as a column Arrow takes."""
+    """Return classes as a column that Arrow accepts."""
     return labels if labels.dtype.kind in "biuf" else labels.astype(object)
 
 
 def scored_fields(model: RatioModel) -> list[StructField]:
     """Return the columns that scoring adds."""
     return [
-        StructField("log_ratio", share_type(model)),
-        StructField("posterior", share_type(model)),
+        StructField("log_ratio", vector_type(model)),
+        StructField("posterior", vector_type(model)),
         StructField("decision", class_type(model)),
     ]
 
@@ -57,7 +57,7 @@ def from_binary(values: Any, *shape: int) -> FloatArray:
 
 def require_free(names: Sequence[str], taken: Sequence[str]) -> None:
     """Refuse to add a column whose name a table has already."""
-    ours = {name.lower() for name in names}  # Spark does not tell capitals apart
+    ours = {name.lower() for name in names}  # Spark's names are case-insensitive
     clash = sorted(name for name in taken if name.lower() in ours)
     if clash:
-        raise InvalidInputError(f"the table has a column {clash[0]!r} already: rename it, this name is for the result")
+        raise InvalidInputError(f"the table has a column {clash[0]!r} already: rename it, the result uses this name")

@@ -1,7 +1,7 @@
-"""Turn evidence into rows of a table and back: what a partition knows of each group in a few thousand bytes."""
+"""Add up what each group of a partition says about its prior, and write it in a few thousand bytes."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -9,28 +9,16 @@ from obil.arrays import FloatArray
 from obil.trackers.evidence import N_NODES, BinaryEvidence
 from obil.trackers.passes import PassEvidence
 
-Group = tuple[str | None, ...]  # the texts of `carried_columns`
+Group = tuple[str | None, ...]  # the strings of `carried_columns`
+Evidence = TypeVar("Evidence", BinaryEvidence, PassEvidence)
 
 
-class Adds(Protocol):
-    """Evidence: it adds."""
-
-    def __add__(self, other: Self) -> Self: ...
-
-
-Evidence = TypeVar("Evidence", bound=Adds)
-
-
-class GroupTotals(Generic[Evidence]):
-    """The evidence of each group so far."""
-
-    def __init__(self) -> None:
-        self.of_group: dict[Group, Evidence] = {}
-
-    def add(self, group: Group, evidence: Evidence) -> None:
-        """Add to a group's evidence."""
-        known = self.of_group.get(group)
-        self.of_group[group] = evidence if known is None else known + evidence
+def total_by_group(found: Iterable[tuple[Group, Evidence]]) -> dict[Group, Evidence]:
+    """Return the sum of each group's evidence."""
+    totals: dict[Group, Evidence] = {}
+    for group, evidence in found:
+        totals[group] = totals[group] + evidence if group in totals else evidence
+    return totals
 
 
 def rows_of_groups(table: Any, by: Sequence[str]) -> Iterator[tuple[Group, Any]]:
@@ -39,27 +27,29 @@ def rows_of_groups(table: Any, by: Sequence[str]) -> Iterator[tuple[Group, Any]]
         yield (), slice(None)
         return
     for key, positions in table.groupby(list(by), sort=False, dropna=False).indices.items():
-        texts = key if isinstance(key, tuple) else (key,)
-        yield tuple(text if isinstance(text, str) else None for text in texts), positions
+        values = key if isinstance(key, tuple) else (key,)
+        yield tuple(value if isinstance(value, str) else None for value in values), positions
 
 
-def partition_evidence(
+def evidence_by_group(
     tables: Iterator[Any],
     by: Sequence[str],
     log_ratios: Callable[[Any], FloatArray],
-    evidence_of: Callable[[FloatArray, Group], Any],
+    evidence_of: Callable[[FloatArray, Group], Evidence],
     *,
     wanted: Collection[Group] | None = None,
-) -> Mapping[Group, Any]:
+) -> dict[Group, Evidence]:
     """Return the evidence of each group, or of those wanted, in the tables of one partition."""
-    totals: GroupTotals[Any] = GroupTotals()
-    for table in tables:
-        if len(table):
-            ratios = log_ratios(table)
-            for group, rows in rows_of_groups(table, by):
-                if wanted is None or group in wanted:
-                    totals.add(group, evidence_of(ratios[rows], group))
-    return totals.of_group
+
+    def parts() -> Iterator[tuple[Group, Evidence]]:
+        for table in tables:
+            if len(table):
+                ratios = log_ratios(table)
+                for group, rows in rows_of_groups(table, by):
+                    if wanted is None or group in wanted:
+                        yield group, evidence_of(ratios[rows], group)
+
+    return total_by_group(parts())
 
 
 def binary_to_bytes(evidence: BinaryEvidence) -> bytes:

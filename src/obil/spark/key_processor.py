@@ -1,4 +1,4 @@
-"""Run one online classifier a key inside Spark's state store."""
+"""Run one online classifier per key inside Spark's state store."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +10,14 @@ from obil.spark.key_rows import RowLayout, decided_rows
 from obil.spark.key_state import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
 
-STREAM = "stream"  # the state variable: one, so that a key costs one reading and one writing
+STREAM = "stream"  # one state variable: one read and one write per key
 STATE = "model string, data binary, pending binary"
 
 
 class KeyProcessor(StatefulProcessor):
-    """Restores the stream of a key, decides its rows, and puts it back; Spark commits all keys at once.
+    """Restore the stream of a key, decide its rows, and store it; Spark commits all keys at once.
 
-    What waits for labels is a column of its own: it grows with the rows, the stream itself does not.
+    Decisions that wait for labels have their own column: they grow with the rows, the rest does not.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class KeyProcessor(StatefulProcessor):
         for columns in decided_rows(online, table, self._layout):
             n_rows = len(columns["decision"])
             keys = {name: [value] * n_rows for name, value in zip(self._key_columns, key, strict=True)}
-            yield pd.DataFrame(keys | columns, copy=False)  # joining columns of a kind would cost more than deciding
+            yield pd.DataFrame(keys | columns, copy=False)  # consolidating columns would cost more than deciding
         self._state.update((self._restorer.name, *packed(online)))
 
     def close(self) -> None:
-        """Keep nothing: what a key knows lies in the state store."""
+        """Do nothing: the state is in the state store."""

@@ -1,4 +1,4 @@
-"""Decide the rows of one key in time order, taking its late labels in between."""
+"""Decide the rows of one key in time order, with its delayed labels in between."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from obil.online.decision import Decisions
 from obil.online.online_classifier import OnlineClassifier
-from obil.spark.decision_columns import class_values, from_binary, share_values
+from obil.spark.decision_columns import class_values, from_binary, vector_values
 
 TIME, ID, LABEL, PROPENSITY = "obil_time", "obil_id", "obil_label", "obil_propensity"
 RATIOS, VIEWS = "obil_ratios", "obil_views"
@@ -51,9 +51,9 @@ def decided_columns(decisions: Decisions) -> dict[str, Any]:
     """Return decisions as columns."""
     n_rows = len(decisions)
     return {
-        "log_ratio": share_values(decisions.log_ratios),
-        "prior": share_values(decisions.priors),
-        "posterior": share_values(decisions.posteriors),
+        "log_ratio": vector_values(decisions.log_ratios),
+        "prior": vector_values(decisions.priors),
+        "posterior": vector_values(decisions.posteriors),
         "threshold": decisions.thresholds if decisions.thresholds is not None else np.full(n_rows, np.nan),
         "decision": class_values(decisions.labels),
         "trusted": decisions.trusted,
@@ -61,7 +61,7 @@ def decided_columns(decisions: Decisions) -> dict[str, Any]:
 
 
 def _content(table: Any, layout: RowLayout) -> list[Any]:
-    """Return what else orders lines, so that a task that Spark repeats decides them as before."""
+    """Return what else orders lines, so that a repeated Spark task decides them as before."""
     labels = [table[LABEL].astype(str).to_numpy()] if layout.has_labels else []
     propensities = [table[PROPENSITY].to_numpy(dtype=np.float64)] if layout.has_propensities else []
     columns = [RATIOS, *([VIEWS] if layout.n_views else [])]

@@ -1,4 +1,4 @@
-"""Decide many keyed streams with Structured Streaming: one online classifier a key, exactly once."""
+"""Decide many keyed streams with Structured Streaming: one online classifier per key, exactly once."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # what every Spark program calls it
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -27,7 +27,7 @@ from obil.online.online_classifier import HORIZON, OnlineClassifier
 from obil.policies import Policy
 from obil.serving.ratio_model import RatioModel
 from obil.spark.carried_columns import as_ordered, as_text, from_ordered, from_text, named
-from obil.spark.decision_columns import as_binary, class_type, require_free, share_type
+from obil.spark.decision_columns import as_binary, class_type, require_free, vector_type
 from obil.spark.feature_columns import FEATURE, feature_columns, model_input, numbered_features, require_columns
 from obil.spark.key_processor import KeyProcessor
 from obil.spark.key_rows import DECIDED, ID, LABEL, PROPENSITY, RATIOS, TIME, VIEWS, RowLayout
@@ -45,7 +45,7 @@ def stream(
     *,
     key: str | Sequence[str],
     time: str,
-    id: str | None = None,  # noqa: A002  # the word users know
+    id: str | None = None,  # noqa: A002  # the usual name
     label: str | None = None,
     propensity: str | None = None,
     costs: Costs | None = None,
@@ -61,34 +61,34 @@ def stream(
     trusted: Collection[str] = (),
     replaces: Sequence[Any] = (),
 ) -> DataFrame:
-    """Return the decisions on a keyed stream: each key has its own prior, which its rows vote on.
+    """Return the decisions of a keyed stream: each key has its own prior, updated by its own rows.
 
-    Rows and late labels are one input: where `label` is null a line is a row to decide, elsewhere it is the true
-    label of the row with that `id`. Inside a micro-batch the lines of a key are taken by time, from one batch to the
-    next in the order they come; at one time rows come before labels, then ids decide, then what a line holds. Given the
-    same log ratios, the decisions are bit for bit those of an `OnlineClassifier` for each key.
+    Rows and delayed labels are one input: a line whose `label` is null is a row to decide, any other is the true label
+    of the row with that `id`. Within a micro-batch the lines of a key are ordered by time; at equal times rows come
+    before labels, then by id, then by content. Given the same log ratios, the decisions are bit for bit those of one
+    `OnlineClassifier` per key.
 
     Parameters
     ----------
     df
-        A streaming table, or a plain one: then every key starts anew.
+        A streaming table, or another one, in which every key starts from the start prior.
     model
         A model folder, a fitted classifier, or what `obil.load` returns.
     key, time
         The columns that name the stream of a row and order it.
     id, label, propensity
-        The columns that name a row, its true label and the probability that it was asked for; without `id` rows are
-        numbered, and no label can come.
+        The columns of a row's id, its true label and the probability that the label was asked for; without `id` rows
+        are numbered, and labels are not possible.
     costs, policy, tracker, prior, positive, monitor, horizon, unlabeled_as
-        As for `OnlineClassifier`; a key that comes up first is started with them. Costs and policy are the query's:
-        changed between two runs, they hold for every key from the next row on.
+        As for `OnlineClassifier`, for new keys. Costs and policy belong to the query: changed between two runs, they
+        apply to every key from the next row on.
     expire_after
-        How long a key may be idle, by the cluster's clock, until it is forgotten; None forgets none. Spark then runs a
+        How long a key may be idle, by the cluster's clock, before it is dropped; None keeps all. Spark then runs a
         batch at every trigger, so the query does not end by itself under `availableNow`.
     features, trusted
         As for `score`.
     replaces
-        Models that earlier runs of this query had, newest last: priors carry over to the new one.
+        Models of earlier runs of this query, newest last: their keys' priors carry over to the new model.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def stream(
 
     Notes
     -----
-    The state store has to be RocksDB's for this operator, and is set so in the session where it is not.
+    This operator needs the RocksDB state store; `stream` sets it in the session.
 
     >>> decisions = stream(rows, "model/", key="customer", time="at")  # doctest: +SKIP
     >>> decisions.writeStream.format("parquet").start("decisions/")  # doctest: +SKIP
@@ -107,13 +107,13 @@ def stream(
     names = feature_columns(df, fitted, features)
     keys = [key] if isinstance(key, str) else list(key)
     if not keys:
-        raise InvalidInputError("key must name a column at least")
+        raise InvalidInputError("key must name at least one column, got none")
     require_columns(df, [name for name in (*keys, time, id, label, propensity) if name is not None])
     if label is not None and id is None:
-        raise InvalidInputError("labels find their rows by id: name its column by id=")
+        raise InvalidInputError("label needs id=, the column that joins labels to rows")
     if id is not None and not isinstance(df.schema[id].dataType, StringType | IntegralType):
         raise InvalidInputError(
-            f"ids are texts or whole numbers, and {id!r} is {df.schema[id].dataType.simpleString()}"
+            f"id must be a column of strings or integers: {id!r} is {df.schema[id].dataType.simpleString()}"
         )
     require_free([*DECIDED, *(["id"] if id is None else [])], [*keys, time, *([] if id is None else [id])])
     old = _replaced(replaces, fitted, trusted)
@@ -127,35 +127,32 @@ def stream(
         has_labels=label is not None,
         has_propensities=propensity is not None,
     )
-    key_columns = [f"obil_key{i}" for i in range(len(keys))]
-    carried = [as_text(df, name, role="a key").alias(inner) for name, inner in zip(keys, key_columns, strict=True)]
+    inner_keys = {f"obil_key{i}": name for i, name in enumerate(keys)}
+    carried = [as_text(df, name, role="a key").alias(inner) for inner, name in inner_keys.items()]
     carried.append(as_ordered(df, time).alias(TIME))
     others = ((id, ID), (label, LABEL), (propensity, PROPENSITY))
     carried += [named(name).alias(inner) for name, inner in others if name is not None]
     rows = _scored(df.select(*carried, *numbered_features(names)), shipped, names, layout, {TIME: time, ID: id})
     expire_ms = None if expire_after is None else _milliseconds(expire_after)
-    processor = KeyProcessor(shipped, old, packed(online), layout, key_columns, expire_ms)
+    processor = KeyProcessor(shipped, old, packed(online), layout, list(inner_keys), expire_ms)
     if df.sparkSession.conf.get(PROVIDER, "") != ROCKS_DB:
         df.sparkSession.conf.set(PROVIDER, ROCKS_DB)
     id_type: DataType = LongType() if id is None else df.schema[id].dataType
-    fields = [StructField(inner, StringType()) for inner in key_columns]
+    fields = [StructField(inner, StringType()) for inner in inner_keys]
     fields += [StructField(TIME, rows.schema[TIME].dataType), StructField(ID, id_type), *_decided_fields(fitted)]
-    decided = rows.groupBy(*key_columns).transformWithStateInPandas(
+    decided = rows.groupBy(*inner_keys).transformWithStateInPandas(
         processor, StructType(fields), "append", "None" if expire_ms is None else "ProcessingTime"
     )
-    given = {id or "id": F.col(ID), time: from_ordered(F.col(TIME), df.schema[time].dataType)}
-    own = {
-        name: from_text(F.col(inner), df.schema[name].dataType) for name, inner in zip(keys, key_columns, strict=True)
-    }
-    given |= own  # one column may have two roles
-    order = dict.fromkeys([*keys, time, id or "id"])
-    return decided.select(*(given[name].alias(name) for name in order), *DECIDED)
+    given = {name: from_text(F.col(inner), df.schema[name].dataType) for inner, name in inner_keys.items()}
+    given.setdefault(time, from_ordered(F.col(TIME), df.schema[time].dataType))  # one column may have two roles
+    given.setdefault(id or "id", F.col(ID))
+    return decided.select(*(column.alias(name) for name, column in given.items()), *DECIDED)
 
 
 def _scored(
     inputs: DataFrame, shipped: ShippedModel, names: list[str], layout: RowLayout, needed: Mapping[str, str | None]
 ) -> DataFrame:
-    """Score rows before they are sent to their keys: in large batches, and only log ratios travel."""
+    """Score rows before the shuffle by key: in large batches, and only log ratios are sent."""
     broadcast = shipped.broadcast(inputs.sparkSession.sparkContext)
     kept = [field for field in inputs.schema.fields if not field.name.startswith(FEATURE)]
     extra = [RATIOS, *([VIEWS] if layout.n_views else [])]
@@ -165,7 +162,7 @@ def _scored(
         for table in tables:
             for inner, name in needed.items():
                 if name is not None and table[inner].isna().any():
-                    raise InvalidInputError(f"every line must have its {name!r}, and one is null: filter such lines")
+                    raise InvalidInputError(f"column {name!r} must not be null, and is in one line: filter such lines")
             found = table[[field.name for field in kept]].copy()
             for name in extra:
                 found[name] = pd.Series([None] * len(table), dtype=object, index=table.index)
@@ -181,7 +178,7 @@ def _scored(
 
 
 def _replaced(replaces: Any, model: RatioModel, trusted: Collection[str]) -> tuple[ShippedModel, ...]:
-    """Return the models of earlier runs, which must know the same classes."""
+    """Return the models of earlier runs, which must have the same classes."""
     given = replaces if isinstance(replaces, list | tuple) else [replaces]
     old = tuple(ShippedModel.of(one, trusted=trusted) for one in given)
     for one in old:
@@ -196,7 +193,7 @@ def _objects(values: list[bytes]) -> Any:
 
 
 def _decided_fields(model: RatioModel) -> list[StructField]:
-    kinds: dict[str, DataType] = dict.fromkeys(DECIDED, share_type(model))
+    kinds: dict[str, DataType] = dict.fromkeys(DECIDED, vector_type(model))
     kinds |= {"threshold": DoubleType(), "decision": class_type(model), "trusted": BooleanType()}
     return [StructField(name, kinds[name]) for name in DECIDED]
 

@@ -1,31 +1,29 @@
-"""Estimate the prior of a table, or of each of its groups: partitions send evidence, which adds."""
+"""Estimate the prevalence of a table, or of each of its groups: partitions send evidence, which adds up."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame
 
-from obil.arrays import require_in
+from obil.arrays import FloatArray, require_in
 from obil.errors import InvalidInputError
-from obil.spark.calibrator_share import with_calibrator, with_shared_calibrator
+from obil.spark.calibration_interval import with_cached_calibration, with_calibration
 from obil.spark.carried_columns import as_text
 from obil.spark.decision_columns import require_free
-from obil.spark.evidence_rows import GroupTotals, binary_from_bytes, binary_to_bytes, partition_evidence
 from obil.spark.evidence_tables import (
     EVIDENCE,
     RESULT,
-    as_table,
-    evidence_schema,
+    binary_evidence,
     group_columns,
     result_schema,
     result_values,
+    total_evidence,
     with_own_groups,
 )
 from obil.spark.feature_columns import feature_columns, model_input, numbered_features, require_columns
 from obil.spark.many_classes import estimate_many_classes
 from obil.spark.shipped_model import ShippedModel
-from obil.trackers.evidence import BinaryEvidence
 
 
 def estimate_prior(
@@ -37,22 +35,22 @@ def estimate_prior(
     features: Sequence[str] | None = None,
     trusted: Collection[str] = (),
 ) -> Any:
-    """Return the most likely prior of a whole table, or of each group of it, with an interval.
+    """Return the maximum-likelihood prior of a table, or of each of its groups, with a confidence interval.
 
-    With two classes the table is read once, and each partition sends 1,296 bytes a group: its log-likelihood at
-    161 nodes, from which the maximum is found as if the rows were at hand. With more, log ratios are kept in
-    Spark's cache, soft votes give a start, and a few passes follow that all groups share.
+    With two classes the table is read once, and each partition sends 1,296 bytes per group: its log-likelihood at
+    161 nodes, which determine the maximum to rounding. With more classes the log ratios are cached by Spark, and a few
+    passes over them estimate the priors of all groups.
 
     Parameters
     ----------
     df
-        A table of unlabelled rows.
+        A table of unlabeled rows.
     model
         A model folder, a fitted classifier, or what `obil.load` returns.
     by
         The columns that make the groups.
     level
-        Of the interval: what the rows leave open and what the calibrator does not know about itself.
+        Of the interval, which covers sampling noise and the uncertainty of the calibration map.
     features, trusted
         As for `score`.
 
@@ -70,51 +68,34 @@ def estimate_prior(
     fitted = shipped.load()
     names = feature_columns(df, fitted, features)
     if df.isStreaming:
-        raise InvalidInputError("a stream has no end to estimate at: follow it by stream or stream_batches")
+        raise InvalidInputError("df must not be streaming: use stream or stream_batches to track its prior")
     by = [by] if isinstance(by, str) else list(by)
     require_columns(df, by)
     require_free(RESULT, by)
     keys = group_columns(by)
-    texts = [as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]
-    table = df.select(*texts, *numbered_features(names))
+    groups = [as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]
+    table = df.select(*groups, *numbered_features(names))
     if fitted.n_classes > 2:
         found = estimate_many_classes(table, shipped, keys, names, level)
         return with_own_groups(found, df, by) if by else found
-    evidence = _binary_evidence(table, shipped, keys, names)
-    if not by:
-        totals: GroupTotals[BinaryEvidence] = GroupTotals()
-        for row in evidence.collect():
-            totals.add((), binary_from_bytes(bytes(row[EVIDENCE])))
-        return with_calibrator(fitted, totals.of_group.get((), BinaryEvidence.empty()).estimate(level=level))
-    return with_own_groups(_solved_groups(evidence, shipped, keys, level), df, by)
+    broadcast = shipped.broadcast(df.sparkSession.sparkContext)
 
-
-def _binary_evidence(table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str]) -> DataFrame:
-    """Return a row for each group of each partition: its evidence as bytes."""
-    broadcast = shipped.broadcast(table.sparkSession.sparkContext)
-
-    def gathered(tables: Iterator[Any]) -> Iterator[Any]:
+    def log_ratios(rows: Any) -> FloatArray:
         model = broadcast.value.load()
-        found = partition_evidence(
-            tables,
-            keys,
-            lambda rows: model.log_ratios(model_input(rows, names, model)),
-            lambda ratios, _: BinaryEvidence.of(ratios),
-        )
-        if found:
-            yield as_table(keys, found, binary_to_bytes)
+        return model.log_ratios(model_input(rows, names, model))
 
-    return table.mapInPandas(gathered, evidence_schema(keys))
+    evidence = binary_evidence(table, keys, log_ratios)
+    if not by:
+        total = total_evidence(row[EVIDENCE] for row in evidence.collect())
+        return with_calibration(fitted, total.estimate(level=level))
+    return with_own_groups(_solved_groups(evidence, shipped, keys, level), df, by)
 
 
 def _solved_groups(evidence: DataFrame, shipped: ShippedModel, keys: list[str], level: float) -> DataFrame:
     broadcast = shipped.broadcast(evidence.sparkSession.sparkContext)
 
     def solved(key: tuple[Any, ...], parts: Any) -> Any:
-        total = BinaryEvidence.empty()
-        for data in parts[EVIDENCE]:
-            total = total + binary_from_bytes(bytes(data))
-        found = with_shared_calibrator(broadcast.value, total.estimate(level=level))
+        found = with_cached_calibration(broadcast.value, total_evidence(parts[EVIDENCE]).estimate(level=level))
         return pd.DataFrame([[*key, *result_values(found)]], columns=[*keys, *RESULT])
 
     return evidence.groupBy(*keys).applyInPandas(solved, result_schema(keys, shipped.load()))

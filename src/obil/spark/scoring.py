@@ -1,4 +1,4 @@
-"""Score a table: log ratio, posterior at a given prior, and decision, beside the columns that are there."""
+"""Score a table: add log ratio, posterior at a given prior, and decision to its columns."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from obil.errors import InvalidInputError
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy, Policy
 from obil.policies.notation import policy_from_json
-from obil.spark.decision_columns import class_values, require_free, scored_fields, share_values
+from obil.spark.decision_columns import class_values, require_free, scored_fields, vector_values
 from obil.spark.feature_columns import feature_columns, model_input_of_arrow
 from obil.spark.shipped_model import ShippedModel
 
@@ -36,17 +36,17 @@ def score(
     Parameters
     ----------
     df
-        Any table, streaming ones too: a row is scored by itself.
+        Any table, streaming or not.
     model
-        A model folder, a fitted classifier, or what `obil.load` returns. Its files are broadcast once an executor.
+        A model folder, a fitted classifier, or what `obil.load` returns. Its files are broadcast once per executor.
     prior
-        The prior to decide at, such as one `estimate_prior` found; the training prior if None.
+        The prior to decide at, for example from `estimate_prior`; the training prior if None.
     costs, policy, positive
         As for `OnlineClassifier`.
     features
         The columns a model fitted without names reads, in its order, or one column of arrays.
     trusted
-        Further types of a wrapped estimator that you vouch for, as for `obil.load`.
+        Further types of a wrapped estimator to allow, as for `obil.load`.
 
     Notes
     -----
@@ -62,7 +62,7 @@ def score(
     fields = scored_fields(fitted)
     require_free([field.name for field in fields], df.columns)
     if costs is not None and policy is not None:
-        raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
+        raise InvalidInputError("give costs or a policy, not both: costs=... means policy=CostPolicy(costs)")
     number = class_number(positive, fitted)
     settings = DecisionRule(fitted, CostPolicy(costs) if costs is not None else policy, number).policy.to_json()
     at = (fitted.prior_ if prior is None else fitted.as_prior(prior)).tolist()
@@ -78,15 +78,15 @@ def score(
                 ratios = model.log_ratios(model_input_of_arrow([batch.column(i) for i in places], names, model))
                 decided = rule.decide(ratios, np.tile(at, (len(ratios), 1)))
                 added = [
-                    share_values(ratios),
-                    share_values(decided.posteriors),
+                    vector_values(ratios),
+                    vector_values(decided.posteriors),
                     class_values(model.classes_[decided.numbers]),
                 ]
                 columns = [pa.array(values, type=kind) for values, kind in zip(added, kinds, strict=True)]
                 every = [*batch.columns, *columns]
                 yield pa.RecordBatch.from_arrays(every, names=[str(number) for number in range(len(every))])
 
-    # Arrow all the way: the columns that are there pass through as they are, by number: a name may come twice
+    # in Arrow, and by number because a name may occur twice: the table's own columns pass unchanged
     every_field = [*df.schema.fields, *fields]
     by_number = [StructField(str(i), field.dataType, metadata=field.metadata) for i, field in enumerate(every_field)]
     result = df.toDF(*map(str, range(len(df.columns)))).mapInArrow(scored, StructType(by_number))

@@ -1,4 +1,4 @@
-"""Ship a model to the workers of a cluster as the bytes of its folder, and load it there once a process."""
+"""Ship a model to Spark's workers as the bytes of its folder, and load it there once per process."""
 
 import hashlib
 import os
@@ -18,9 +18,9 @@ from obil.serving.ratio_model import RatioModel
 
 @dataclass(frozen=True, slots=True)
 class ShippedModel:
-    """The files of a model folder. What travels is their bytes: nothing is built from them before `load` checked it.
+    """The files of a model folder, sent as bytes: `load` checks them before it builds anything.
 
-    Equal fingerprints mean the same model; with the same trust, a process that holds one need not load the other.
+    Equal fingerprints mean the same model; with the same `trusted`, a process loads it once.
     """
 
     files: tuple[tuple[str, bytes], ...]
@@ -41,7 +41,7 @@ class ShippedModel:
     @classmethod
     def _read(cls, folder: Path, trusted: Collection[str]) -> "ShippedModel":
         if not folder.is_dir():
-            raise ModelFileError(f"there is no folder {folder}: a model is read from the driver's own file system")
+            raise ModelFileError(f"there is no folder {folder}: a model is read from the driver's file system")
         files = tuple((name, (folder / name).read_bytes()) for name in listed_files(folder))
         # the manifest holds the hashes of the others
         return cls(files, tuple(sorted(trusted)), hashlib.sha256(files[0][1]).hexdigest())
@@ -51,7 +51,7 @@ class ShippedModel:
         return _loaded(self)
 
     def broadcast(self, context: SparkContext) -> Broadcast["ShippedModel"]:
-        """Send the files to the executors, once for each model and application however often it is asked for."""
+        """Send the files to the executors, once per model and application."""
         return _broadcast(context, self)
 
     def __hash__(self) -> int:
@@ -68,7 +68,7 @@ def _broadcast(context: SparkContext, shipped: ShippedModel) -> Broadcast[Shippe
     return context.broadcast(shipped)
 
 
-@lru_cache(maxsize=4)  # a query holds one model, or two while one replaces the other
+@lru_cache(maxsize=4)  # a query holds one model, or two during a replacement
 def _loaded(shipped: ShippedModel) -> RatioModel:
     with tempfile.TemporaryDirectory(prefix="obil-") as place:
         for name, content in shipped.files:

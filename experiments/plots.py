@@ -1,4 +1,4 @@
-"""Draw the pictures of the experiments alike: legible, safe for the colour-blind, the same bytes each time."""
+"""Draw the plots of the experiments alike: legible, safe for the colour-blind, the same bytes each time."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Okabe and Ito: told apart by those who see red and green alike, and in print
+# Okabe and Ito: safe for the colour-blind, and in print
 COLOURS = {
     "orange": "#D55E00",
     "blue": "#0072B2",
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 def style() -> AbstractContextManager[None]:
-    """Return the context in which pictures are drawn and saved."""
+    """Return the context in which plots are drawn and saved."""
     return mpl.rc_context(STYLE)
 
 
@@ -60,7 +60,7 @@ def band(
     axes.plot(x, middle, color=COLOURS[colour], linestyle=style, label=label)
 
 
-def save_picture(figure: Figure, path: Path) -> None:
+def save_plot(figure: Figure, path: Path) -> None:
     """Write a figure as SVG, without a date, and with no more digits than can be seen."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = StringIO()

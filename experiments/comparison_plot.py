@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments import paper_claims
-from experiments.pictures import COLOURS, panels
+from experiments.plots import COLOURS, panels
 from experiments.protocol import SET_NAMES
 from experiments.runner import Settings
 

@@ -1,4 +1,4 @@
-"""Turn each row into a hard vote at the training prior, and hold the confusion matrix that unmixes it."""
+"""Predict the class of each row at the training prior, and hold the confusion matrix that corrects it."""
 
 from typing import Any, Self
 
@@ -11,10 +11,10 @@ from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusi
 from obil.trackers.tracker import CompiledTracker
 
 
-class VotingPeer(CompiledTracker):
-    """What the peers share: all they see of a row is the class it votes for.
+class BlackBoxPeer(CompiledTracker):
+    """The base of the peers: all they see of a row is its predicted class.
 
-    With C[i, j] the share of votes for i among rows of class j, the vote i of one row gives the one-row
+    With C[i, j] the frequency of prediction i among rows of class j, prediction i of one row gives the one-row
     estimate C^-1 e_i of the prior (black-box shift estimation): unbiased, and far outside the simplex.
     Peers differ in how they smooth these estimates over time. `_inverse` (K, K) holds the one-row
     estimates in its columns. A subclass lays out its memory in `_lay_out` and calls its kernel in `_follow`.
@@ -37,7 +37,7 @@ class VotingPeer(CompiledTracker):
     def from_holdout(
         cls, log_ratios: npt.ArrayLike, labels: npt.ArrayLike, *, prior: PriorLike, **settings: Any
     ) -> Self:
-        """Build the peer from held-out log ratios (n, K) and class numbers (n,), voting at `prior`."""
+        """Build the peer from held-out log ratios (n, K) and class numbers (n,), predicting at `prior`."""
         confusion = confusion_of_predictions(as_log_ratios(log_ratios), labels, prior=prior)
         return cls(prior, confusion=confusion, training_prior=prior, **settings)
 
@@ -48,8 +48,8 @@ class VotingPeer(CompiledTracker):
         return self._lay_out(start)
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
-        votes = np.argmax(rows + np.log(self._training), axis=1).astype(np.int64)
-        self._follow(votes, priors)
+        predictions = np.argmax(rows + np.log(self._training), axis=1).astype(np.int64)
+        self._follow(predictions, priors)
 
     def _check_memory(self) -> None:
         memory = self._memory
@@ -59,5 +59,5 @@ class VotingPeer(CompiledTracker):
     def _lay_out(self, start: FloatArray) -> Any:
         raise NotImplementedError
 
-    def _follow(self, votes: IntArray, priors: FloatArray) -> None:
+    def _follow(self, predictions: IntArray, priors: FloatArray) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Draw the pictures of `experiments.robustness`."""
+"""Draw the plots of `experiments.robustness`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from experiments.ablation_tables import at_factor
 from experiments.paper_claims import CROSSINGS, DRIFT_FINE, DRIFT_TOO_FAST, NOISE_F1, NOISE_FAILURE, SHIFTED
-from experiments.pictures import COLOURS, panels
+from experiments.plots import COLOURS, panels
 from experiments.robustness_page import CLAIMED_SET, families
 from experiments.stress.contest import METHODS
 from experiments.stress.drift import TRACKERS
@@ -29,7 +29,7 @@ LOOK = {  # colour, line style, marker
 DRAWN_FAMILIES = tuple(FAMILIES)[:3]  # the last cannot reach a large error
 
 
-def pictures(record: dict[str, Any]) -> dict[str, Figure]:
+def plots(record: dict[str, Any]) -> dict[str, Figure]:
     """Draw F1 against noise and against planted miscalibration, a row of panels for each shift, and drift's cost."""
     figures, settings = record["figures"], record["settings"]
     factors, sets = settings["factors"], settings["sets"][:3]
@@ -68,7 +68,7 @@ def _draw_noise(axes: Axes, figures: dict[str, float], name: str, factor: float,
 
     axes.fill_between(
         settings["noise"], 0.0, curve("alarm"), color=COLOURS["amber"], alpha=0.2, linewidth=0.0,
-        label="streams with an alarm (share)",
+        label="streams with an alarm (fraction)",
     )  # fmt: skip
     _draw_lines(axes, settings["noise"], {method: curve(method) for method in METHODS})
     if (name, factor) == (CLAIMED_SET, SHIFTED):
@@ -93,25 +93,25 @@ def _draw_faults(axes: Axes, figures: dict[str, float], family: str, factor: flo
     errors = curve("ece")
     axes.fill_between(
         errors, 0.0, curve("refuse"), color=COLOURS["sky"], alpha=0.3, linewidth=0.0,
-        label="models the gate refuses (share)",
+        label="models the gate refuses (fraction)",
     )  # fmt: skip
     _draw_lines(axes, errors, {method: curve(f"{factor:g}/{method}") for method in METHODS})
-    words = ", ".join(f"{rival} ({limit:.2f})" for rival, limit in CROSSINGS.items())
+    text = ", ".join(f"{rival} ({limit:.2f})" for rival, limit in CROSSINGS.items())
     for limit in CROSSINGS.values():
-        axes.axvline(limit, color="black", linewidth=1.0, linestyle=(0, (1, 3)), label=f"paper: falls below {words}")
+        axes.axvline(limit, color="black", linewidth=1.0, linestyle=(0, (1, 3)), label=f"paper: falls below {text}")
     axes.set(ylim=(0.0, 1.02), xlabel="calibration error (ECE) at prior 1/2", ylabel="F1, all sets")
 
 
 def _draw_drift(axes: Axes, figures: dict[str, float], settings: dict[str, Any]) -> None:
     curves = {name: [figures[f"drift/{drift:g}/{name}"] for drift in settings["drifts"]] for name in TRACKERS}
     _draw_lines(axes, settings["drifts"], curves)
-    for limit, words in (
+    for limit, text in (
         (DRIFT_FINE, "the paper: a moving\naverage is well\nsuited up to this"),
         (DRIFT_TOO_FAST, "and fails\nbeyond this"),
     ):
         axes.axvline(limit, color=COLOURS["grey"], linewidth=0.9, linestyle=(0, (1, 3)))
         axes.annotate(
-            words, (limit, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -2), textcoords="offset points",
+            text, (limit, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -2), textcoords="offset points",
             ha="right", va="top", fontsize=7.0,
         )  # fmt: skip
     highest = 1.25 * max(max(curve) for curve in curves.values())
