@@ -114,11 +114,11 @@ def test_a_repeated_batch_is_decided_as_before_and_counted_once(spark: Any, tmp_
     df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(200, 0.4, 1)})).coalesce(1)
     first = follower(tmp_path, keep)
     first(df, 0)
-    after = first.prior.tolist()
+    after = first.bank.prior.tolist()
     again = follower(tmp_path, keep)  # the process died before Spark had noted the batch as done
     again(df, 0)
     assert written[0] == written[1]
-    assert again.prior.tolist() == after
+    assert again.bank.prior.tolist() == after
     again(df, 1)
     assert again.bank.n_rows == 400
     assert written[2] != written[1]
@@ -179,10 +179,10 @@ def test_a_batch_whose_writing_failed_leaves_the_prior_alone(spark: Any, tmp_pat
 
     df = spark.createDataFrame(pd.DataFrame({"score": pair_scores(50, 0.4, 1)}))
     follow = follower(tmp_path, fail)
-    before = follow.prior.tolist()
+    before = follow.bank.prior.tolist()
     with pytest.raises(RuntimeError, match="disk full"):
         follow(df, 0)
-    assert follow.prior.tolist() == before
+    assert follow.bank.prior.tolist() == before
     assert not (tmp_path / "state").exists()
 
 
