@@ -8,14 +8,12 @@ from tests.language import ALLOWED, _phrases, identifier_parts, missing_search_w
 
 # What was left per package when the glossary came: these numbers only go down, and end at 0.
 MOST_LEFT = {
-    "benchmarks": 6, "docs": 154, "examples": 7, "experiments": 337, "src/arrays": 1, "src/bayes": 2,
-    "src/calibration": 45, "src/cli": 91, "src/datasets": 26, "src/estimators": 77, "src/evaluation": 144,
-    "src/monitor": 52, "src/networks": 20, "src/online": 0, "src/policies": 21, "src/resampling": 19,
-    "src/service": 229, "src/serving": 117, "src/spark": 32, "src/trackers": 125, "tests": 7, "tests/bayes": 6,
-    "tests/calibration": 24, "tests/cli": 73, "tests/crash": 3, "tests/datasets": 21, "tests/estimators": 22,
-    "tests/evaluation": 43, "tests/experiments": 45, "tests/monitor": 17, "tests/networks": 18, "tests/online": 0,
-    "tests/policies": 10, "tests/resampling": 8, "tests/service": 63, "tests/serving": 109, "tests/spark": 9,
-    "tests/trackers": 52,
+    "docs": 23, "src/arrays": 1, "src/bayes": 2, "src/calibration": 43, "src/cli": 91, "src/datasets": 26,
+    "src/estimators": 60, "src/evaluation": 139, "src/monitor": 52, "src/networks": 11, "src/policies": 3,
+    "src/resampling": 1, "src/service": 229, "src/serving": 29, "src/trackers": 117, "tests": 7, "tests/bayes": 6,
+    "tests/calibration": 21, "tests/cli": 71, "tests/crash": 3, "tests/datasets": 21, "tests/estimators": 22,
+    "tests/evaluation": 39, "tests/monitor": 16, "tests/networks": 15, "tests/policies": 8, "tests/resampling": 4,
+    "tests/service": 62, "tests/serving": 32, "tests/trackers": 41,
 }  # fmt: skip
 
 
