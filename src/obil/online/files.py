@@ -17,6 +17,8 @@ def save(obj: Any, folder: str | os.PathLike[str]) -> None:
     """Write a fitted classifier, or an `OnlineClassifier` with its model, to a folder: whole or not at all.
 
     An older model or stream at the same place is replaced; anything else that is there is left alone.
+
+    >>> save(OnlineClassifier(model), "stream/")  # doctest: +SKIP
     """
     if not isinstance(obj, OnlineClassifier):
         files.save(obj, folder)
@@ -30,6 +32,11 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
 
     A stream continues bit for bit where it was saved. A wrapped estimator is built only from listed scikit-learn and
     imbalanced-learn types; `trusted` names further types that you vouch for.
+
+    >>> load("no such folder")
+    Traceback (most recent call last):
+        ...
+    obil.errors.ModelFileError: ...
     """
     model = files.load(folder, trusted=trusted)
     saved = files.saved_beside(folder, STREAM)
