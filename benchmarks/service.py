@@ -17,7 +17,7 @@ import numpy as np
 
 import obil
 from obil.datasets.gaussian_stream import GaussianClasses
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Rows, Sender, StreamSettings
 from obil.service.streams.stream_hub import StreamHub
@@ -91,7 +91,7 @@ def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str
     def open_hub() -> StreamHub:
         store = open_store(str(path))
         no_labels = StreamSettings(horizon=0)  # rows that wait for labels are not what is weighed
-        return StreamHub(store, ModelRegistry(folder / model, store), defaults=no_labels, most_streams=256)
+        return StreamHub(store, ModelRegistry(folder / model, store), defaults=no_labels, max_streams=256)
 
     hub = open_hub()
     before = _size(folder, path.name)

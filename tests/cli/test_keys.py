@@ -8,7 +8,7 @@ pytest.importorskip("fastapi", reason="the service needs obil[service]")
 from obil.cli.keys import keys
 from obil.cli.main import app
 from obil.service.storage.api_keys import is_right, split_key
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 
 
 def test_is_a_command_of_obil(store: Path) -> None:

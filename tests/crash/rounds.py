@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from tests.crash.audit import StreamAudit, new_audits
 from tests.crash.load import ACKNOWLEDGED, DECISIONS, Sender, Sent

@@ -22,8 +22,9 @@ import obil
 from obil.estimators.table_fit import fit_table
 from obil.service.http.app import create_app
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.api_keys import KeysInMemory, make_key
+from obil.service.storage.api_keys import make_key
 from obil.serving.ratio_model import RatioModel
+from tests.service.keys_in_memory import KeysInMemory
 from tests.service.streams_in_memory import StreamsInMemory
 from tests.service.streams_on_disk import StreamsOnDisk
 

@@ -19,7 +19,7 @@ import obil.cli.main, obil.service.running
 import skops.io, sklearn.linear_model
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Label, Rows, Sender
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.stream_hub import StreamHub
 try:
     import psycopg, obil.service.storage.postgres_database

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError,
 from obil.service.streams.operations import (
     Decided,
     Label,
-    Labelled,
+    LabelResult,
     Rows,
     Sender,
-    Series,
     SettingsChange,
     StreamDetail,
+    StreamHistory,
     StreamPage,
     StreamSettings,
     StreamSummary,
@@ -33,7 +34,7 @@ class _Stream:
         self.created = self.updated = time.time()
         self.seq = self.labels = self.alerts = 0
         self.ids: dict[Any, int] = {}
-        self.answers: dict[str, tuple[bytes, Any]] = {}
+        self.responses: dict[str, tuple[bytes, Any]] = {}
         self.changes: list[SettingsChange] = []
 
     def touch(self) -> None:
@@ -78,7 +79,7 @@ class StreamsInMemory:
         self._streams[stream] = found
         classes = self._model.classes_.tolist()
         positive = None if found.online.positive is None else classes.index(found.online.positive)
-        answer = Decided(
+        response = Decided(
             stream=stream,
             model="v1",
             first_row=first,
@@ -91,12 +92,12 @@ class StreamsInMemory:
             trusted=decisions.trusted,
             positive=positive,
         )
-        found.alerts += answer.labels.count(found.online.positive)
+        found.alerts += response.labels.count(found.online.positive)
         found.ids.update((name, first + i) for i, name in enumerate(decisions.ids))
-        self._keep(found, sender, answer)
-        return answer
+        self._keep(found, sender, response)
+        return response
 
-    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> Labelled:
+    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> LabelResult:
         self._require_store()
         found = self._stream(stream)
         before = self._before(found, sender)
@@ -104,9 +105,9 @@ class StreamsInMemory:
             return before
         unknown = [one.id for one in labels if not found.online.feedback(one.id, one.label, propensity=one.propensity)]
         found.labels += len(labels) - len(unknown)
-        answer = Labelled(stream, len(labels) - len(unknown), unknown)
-        self._keep(found, sender, answer)
-        return answer
+        response = LabelResult(stream, len(labels) - len(unknown), unknown)
+        self._keep(found, sender, response)
+        return response
 
     async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
         self._require_store()
@@ -148,10 +149,10 @@ class StreamsInMemory:
         interval = online.interval()
         threshold = online.log_threshold
         return StreamDetail(
-            summary=self._summary(stream),
+            **asdict(self._summary(stream)),
             classes=classes,
             interval=None if interval is None else {str(c): tuple(interval[k]) for k, c in enumerate(classes)},
-            start_prior=self._shares(self._model.prior_),
+            start_prior=self._by_class(self._model.prior_),
             threshold={"log_ratio": threshold, "probability": None},
             evidence=None,
             label_counts={"labelled": online.label_counts.labelled},
@@ -163,9 +164,9 @@ class StreamsInMemory:
 
     async def history(
         self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
-    ) -> Series:
+    ) -> StreamHistory:
         self._stream(stream)
-        return Series(stream, {"at": [0.0, 1.0], "prior": [0.1, None]}, float(self._model.prior_[1]), 5.3)
+        return StreamHistory(stream, {"at": [0.0, 1.0], "prior": [0.1, None]}, float(self._model.prior_[1]), 5.3)
 
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
@@ -201,7 +202,7 @@ class StreamsInMemory:
 
     def _stream(self, stream: str) -> _Stream:
         if stream not in self._streams:
-            raise UnknownStreamError(f"no stream is called {stream!r}")
+            raise UnknownStreamError(f"there is no stream {stream!r}")
         return self._streams[stream]
 
     def _require_store(self) -> None:
@@ -209,17 +210,17 @@ class StreamsInMemory:
             raise NotStoredError("the store is gone")
 
     def _before(self, found: _Stream, sender: Sender) -> Any:
-        if sender.idempotency_key not in found.answers:
+        if sender.idempotency_key not in found.responses:
             return None
-        digest, answer = found.answers[sender.idempotency_key]
+        digest, response = found.responses[sender.idempotency_key]
         if digest != sender.digest:
-            raise KeyReusedError("this idempotency key came with another body")
-        return answer._replace(repeated=True) if isinstance(answer, Labelled) else _repeated(answer)
+            raise KeyReusedError("this idempotency key was used with another body")
+        return replace(response, repeated=True)
 
-    def _keep(self, found: _Stream, sender: Sender, answer: Any) -> None:
+    def _keep(self, found: _Stream, sender: Sender, response: Any) -> None:
         found.touch()
         if sender.idempotency_key is not None:
-            found.answers[sender.idempotency_key] = sender.digest, answer
+            found.responses[sender.idempotency_key] = sender.digest, response
 
     def _summary(self, name: str) -> StreamSummary:
         found = self._streams[name]
@@ -229,8 +230,8 @@ class StreamsInMemory:
             rows=online.n_rows,
             labels=found.labels,
             alerts=found.alerts,
-            prior=self._shares(online.prior),
-            training_prior=self._shares(self._model.prior_),
+            prior=self._by_class(online.prior),
+            training_prior=self._by_class(self._model.prior_),
             positive=online.positive,
             trusted=online.trusted,
             log_evidence=None if online.monitor is None else float(online.monitor.log_evidence),
@@ -241,11 +242,5 @@ class StreamsInMemory:
             seq=found.seq,
         )
 
-    def _shares(self, prior: np.ndarray) -> dict[str, float]:
+    def _by_class(self, prior: np.ndarray) -> dict[str, float]:
         return {str(label): float(prior[k]) for k, label in enumerate(self._model.classes_.tolist())}
-
-
-def _repeated(answer: Decided) -> Decided:
-    from dataclasses import replace
-
-    return replace(answer, repeated=True)

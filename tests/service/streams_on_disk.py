@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.stream_hub import StreamHub
 

@@ -1,12 +1,15 @@
 import asyncio
+import socket
 
+import pytest
 import uvicorn
 
-from obil.service.running import _Server
+from obil.errors import InvalidInputError
+from obil.service.running import _Server, require_free_port
 from tests.service.conftest import Served
 
 
-def test_a_server_that_stops_lets_go_of_who_watches(served: Served) -> None:
+def test_a_server_that_stops_ends_its_event_streams(served: Served) -> None:
     told: list[str] = []
     server = _Server(uvicorn.Config(served.app, port=0, log_config=None, ws="none"), served.app, told.append)
 
@@ -16,5 +19,20 @@ def test_a_server_that_stops_lets_go_of_who_watches(served: Served) -> None:
 
     asyncio.run(start_and_stop())
 
-    assert served.app.state.edge.stopping
+    assert served.app.state.obil.stopping
     assert len(told) == 1
+
+
+def test_refuses_a_port_that_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        with pytest.raises(InvalidInputError, match=f"cannot listen on port {port} of 127.0.0.1"):
+            require_free_port("127.0.0.1", port)
+
+    require_free_port("127.0.0.1", port)
+
+
+def test_refuses_an_address_of_another_machine() -> None:
+    with pytest.raises(InvalidInputError, match=r"cannot listen on port 0 of 192\.0\.2\.1"):
+        require_free_port("192.0.2.1", 0)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from obil.service.client.client import Client, StreamClient
+    from obil.service import Client, StreamClient
 
 BATCHES_A_SECOND = 4.0  # few enough to cost little, often enough to look alive
 LABEL_SHARE, LABEL_DELAY = 0.05, 500  # of rows; rows later

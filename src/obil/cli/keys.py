@@ -80,7 +80,7 @@ def revoke(
 @contextmanager
 def _opened(url: str, *, must_exist: bool = False) -> "Iterator[Store]":
     try:
-        from obil.service.storage.stores import file_of, open_store
+        from obil.service.storage.store import file_of, open_store
     except ImportError as error:
         fail(f"API keys need the service: pip install 'obil[service]' ({error.name} is missing)")
     file = file_of(url)
@@ -94,7 +94,7 @@ def _opened(url: str, *, must_exist: bool = False) -> "Iterator[Store]":
 
 
 def _shown(record: "KeyRecord") -> dict[str, str]:
-    from obil.service.http.answers import time_text
+    from obil.service.http.responses import time_text
 
     state = "valid"
     if record.revoked is not None:

@@ -55,8 +55,7 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     from obil.datasets.splits import stratified_split
     from obil.errors import InvalidInputError
     from obil.estimators.obil_classifier import OBILClassifier
-    from obil.service.free_port import require_free_port
-    from obil.service.running import run_service
+    from obil.service.running import require_free_port, run_service
     from obil.service.service_settings import ServiceSettings
     from obil.serving.files import load, save
 
@@ -108,7 +107,7 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
 
 
 def _play(player: "Player", address: str) -> None:
-    from obil.service.client.client import Client, ServiceError
+    from obil.service import Client, ServiceError
 
     try:
         with Client(address.rstrip("/"), retries=1) as client:

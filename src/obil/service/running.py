@@ -1,4 +1,4 @@
-"""Run the service in this process: open the store, take the model, listen, and stop cleanly."""
+"""Run the service in this process: open the store, load the model, listen, and stop cleanly."""
 
 import asyncio
 import gc
@@ -14,12 +14,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from obil.errors import InvalidInputError, ObilError
-from obil.service.free_port import require_free_port
 from obil.service.http.app import create_app
 from obil.service.http.json_logs import set_up_json_logs
 from obil.service.refusals import RefusedError
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Sender, StreamSettings
 from obil.service.streams.stream_hub import StreamHub
@@ -39,9 +38,9 @@ def run_service(
     defaults: StreamSettings | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until a signal stops it; `announce` is told the address once requests are answered."""
+    """Serve until a signal stops it; `announce` gets the address once the service listens."""
     set_up_json_logs(settings.log_level)
-    require_free_port(settings.host, settings.port)  # before a store is made or a model read
+    require_free_port(settings.host, settings.port)  # before a store is created or a model loaded
     app = open_service(model, settings, trusted=trusted, defaults=defaults)
     config = uvicorn.Config(
         app,
@@ -50,12 +49,12 @@ def run_service(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nothing here believes what a client says of itself
+        proxy_headers=False,  # no header of a client is trusted
         timeout_graceful_shutdown=10,
     )
     gc.collect()
     gc.set_threshold(20_000, 10, 10)  # a request leaves few cycles behind
-    gc.freeze()  # what was loaded stays: looking through it again would hold up every request for a while
+    gc.freeze()  # what is loaded stays: scanning it again would delay requests
     _Server(config, app, announce).run()
 
 
@@ -66,7 +65,7 @@ def open_service(
     trusted: Sequence[str] = (),
     defaults: StreamSettings | None = None,
 ) -> FastAPI:
-    """Return the whole service as an ASGI application that stops cleanly with its server.
+    """Return the whole service as an ASGI application, for a server of your own.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:  # anyone could reach it, and nobody has a key
@@ -79,7 +78,7 @@ def open_service(
     try:
         if settings.needs_keys and not any(record.is_valid(time.time()) for record in store.list_keys()):
             raise InvalidInputError(
-                f"a service bound to {settings.host} needs an API key: make one by "
+                f"a service bound to {settings.host} needs an API key: create one with "
                 f"`obil keys add NAME --scope decide --store {_without_password(settings.store)}`"
             )
         hub = StreamHub(
@@ -87,7 +86,7 @@ def open_service(
             ModelRegistry(model, store, trusted=trusted),
             defaults=defaults,
             store_inputs=settings.store_inputs,
-            most_streams=settings.memory_streams,
+            max_streams=settings.memory_streams,
         )
     except BaseException:
         store.close()
@@ -97,8 +96,28 @@ def open_service(
     return app
 
 
+def require_free_port(host: str, port: int) -> None:
+    """Refuse an address that is in use, is not of this machine, or needs more rights.
+
+    >>> require_free_port("127.0.0.1", 0)
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # as the server does: closed connections may linger
+            probe.bind(address)
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot listen on port {port} of {host}: {error.strerror or error} (--port 0 takes any free port)"
+        ) from None
+
+
 class _Server(uvicorn.Server):
-    """Says where it listens once it does, and lets go of who watches events when it stops."""
+    """Announces its address once it listens, and ends the event streams when it stops."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, announce: Callable[[str], None] | None) -> None:
         super().__init__(config)
@@ -111,7 +130,7 @@ class _Server(uvicorn.Server):
             self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.state.edge.stopping = True
+        self._app.state.obil.stopping = True
         await super().shutdown(sockets)
 
 
@@ -132,7 +151,7 @@ def _lifespan(hub: StreamHub, settings: ServiceSettings) -> Callable[[FastAPI], 
         try:
             loop.add_signal_handler(signal.SIGHUP, reload)
         except (NotImplementedError, RuntimeError, ValueError, AttributeError):
-            log.info("no reload by signal here: use POST /v1/model/reload")
+            log.info("no reload by signal on this platform: use POST /v1/model/reload")
         try:
             yield
         finally:
@@ -152,20 +171,20 @@ async def _reload(hub: StreamHub) -> None:
 
 
 async def _follow(hub: StreamHub) -> None:
-    """Take over what other processes on the same store reload."""
+    """Take over the model that another process on the same store has reloaded."""
     while True:
         await asyncio.sleep(FOLLOW_SECONDS)
         try:
             await asyncio.to_thread(hub.follow_model)
         except ObilError as error:
-            log.warning("the version of the model could not be read", extra={"fields": {"reason": str(error)}})
+            log.warning("the current model version could not be read", extra={"fields": {"reason": str(error)}})
 
 
 async def _prune(hub: StreamHub, days: float) -> None:
     while True:
         try:
             while await asyncio.to_thread(hub.prune, time.time() - days * DAY):
-                await asyncio.sleep(0.1)  # others get their turn to write
+                await asyncio.sleep(0.1)  # let requests write in between
         except RefusedError as error:
             log.warning("nothing pruned", extra={"fields": {"reason": str(error)}})
         await asyncio.sleep(PRUNE_SECONDS)

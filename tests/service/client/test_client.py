@@ -15,7 +15,7 @@ from obil.service.client.client import Client, NotReachedError, ServiceError
 from obil.service.running import open_service
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.api_keys import make_key
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.serving.ratio_model import RatioModel
 from tests.service.conftest import ROW, payments
 from tests.service.serving import Wire, serving, wire

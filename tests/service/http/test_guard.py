@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from obil.errors import InvalidInputError
+from obil.service.http.access import Authentication, host_name, needed_scope
 from obil.service.http.app import create_app
-from obil.service.http.authentication import Authentication
 from obil.service.http.guard import CONTENT_POLICY
-from obil.service.http.host_check import host_name
 from obil.service.http.json_logs import set_up_json_logs
-from obil.service.http.routes.scopes import needed_scope
 from obil.service.refusals import NoKeyError
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.api_keys import KeysInMemory, make_key
+from obil.service.storage.api_keys import make_key
 from tests.service.conftest import ROW, Served
+from tests.service.keys_in_memory import KeysInMemory
 
 
 @pytest.fixture
@@ -132,7 +131,7 @@ def test_takes_no_odd_header_for_one_of_its_names(header: bytes) -> None:
 
 
 def test_refuses_a_request_without_a_host() -> None:
-    from obil.service.http.host_check import HostCheck
+    from obil.service.http.access import HostCheck
     from obil.service.refusals import ForeignHostError
 
     check = HostCheck(frozenset({"localhost"}))

@@ -16,8 +16,8 @@ pytest.importorskip("httpx", reason="rows are posted with httpx (extra 'dev')")
 import httpx
 from playwright.sync_api import expect
 
+from tests.service.browser import chromium, drag, open_page
 from tests.service.page_server import LOG_ALARM, MadeUpStream, made_up_app, past_stream, served
-from tests.service.watched_browser import chromium, drag, watched_page
 
 KEY = "obil_reader_secret"
 
@@ -53,7 +53,7 @@ def served_page(made_up):
 
 @pytest.fixture
 def page(browser, served_page):
-    with watched_page(browser, served_page[0]) as page:
+    with open_page(browser, served_page[0]) as page:
         yield page
 
 

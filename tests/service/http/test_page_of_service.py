@@ -16,13 +16,13 @@ from playwright.sync_api import expect
 from obil.service.http.app import create_app
 from obil.service.http.page_files import page_routes
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import StreamSettings
 from obil.service.streams.stream_hub import StreamHub
+from tests.service.browser import chromium, drag, open_page
 from tests.service.models import gaussian_rows, saved_model
 from tests.service.page_server import served
-from tests.service.watched_browser import chromium, drag, watched_page
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_stream_is_found_opened_followed_and_looked_at_in_part(served_page):
     for seed in range(4):
         post_rows("shop-de", 100, 0.1, seed)
     post_rows("shop-fr", 100, 0.1)
-    with chromium() as browser, watched_page(browser, base_url) as page:
+    with chromium() as browser, open_page(browser, base_url) as page:
         page.goto(base_url)
         row = page.get_by_role("row", name="shop-de")
         expect(row).to_contain_text("Trusted")

@@ -157,7 +157,7 @@ def test_waits_for_a_store_that_is_away_and_ends_with_a_stream_that_is_erased() 
 
 @pytest.mark.parametrize(("path", "event"), [("/v1/events", "streams"), ("/v1/streams/shop/events", "stream")])
 def test_sends_an_event_when_a_stream_has_changed(served: Served, path: str, event: str) -> None:
-    async def watch() -> list[bytes]:
+    async def subscribe() -> list[bytes]:
         sent: list[bytes] = []
         gone = asyncio.Event()
 
@@ -180,7 +180,7 @@ def test_sends_an_event_when_a_stream_has_changed(served: Served, path: str, eve
         await asyncio.wait_for(served.app(scope, receive, send), 20)
         return sent
 
-    messages = asyncio.run(watch())
+    messages = asyncio.run(subscribe())
 
     assert all(message.startswith(f"event: {event}\ndata: ".encode()) for message in messages)
     records = [json.loads(message.split(b"data: ")[1]) for message in messages]
@@ -188,12 +188,12 @@ def test_sends_an_event_when_a_stream_has_changed(served: Served, path: str, eve
     assert all(later > earlier for earlier, later in pairwise(rows))
 
 
-def test_an_open_watch_ends_when_its_key_is_revoked(make_served: Any) -> None:
+def test_an_event_stream_ends_when_its_key_is_revoked(make_served: Any) -> None:
     served = make_served(require_keys=True, key_cache_seconds=0.0)
     key = served.keys["read"]
     store = served.app.middleware_stack._authentication._keys
 
-    async def watch() -> None:
+    async def subscribe() -> None:
         async def receive() -> dict[str, Any]:
             await asyncio.sleep(60.0)
             return {"type": "http.disconnect"}
@@ -208,11 +208,11 @@ def test_an_open_watch_ends_when_its_key_is_revoked(make_served: Any) -> None:
         }  # fmt: skip
         await asyncio.wait_for(served.app(scope, receive, send), 10.0)
 
-    asyncio.run(watch())
-    assert served.app.state.edge.watchers == 0
+    asyncio.run(subscribe())
+    assert served.app.state.obil.n_subscribers == 0
 
 
-def test_watching_a_stream_that_is_none_is_refused(served: Served) -> None:
+def test_subscribing_to_an_unknown_stream_is_refused(served: Served) -> None:
     assert served.client.get("/v1/streams/none/events").status_code == 404
 
 

@@ -1,7 +1,8 @@
 import pytest
 
 from obil.errors import InvalidInputError
-from obil.service.storage.api_keys import KeysInMemory, hash_of, is_right, make_key, split_key
+from obil.service.storage.api_keys import hash_of, is_right, make_key, split_key
+from tests.service.keys_in_memory import KeysInMemory
 
 
 def test_a_key_is_right_only_with_its_own_secret() -> None:

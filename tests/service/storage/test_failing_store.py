@@ -16,7 +16,7 @@ from obil.errors import InvalidInputError
 from obil.service.http.app import create_app
 from obil.service.refusals import NotStoredError
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.streams.group_commit import GroupCommit
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Rows, Sender
@@ -232,7 +232,7 @@ def test_the_thread_that_writes_outlives_snapshots_that_cannot_be_packed(
     folder: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(str(path))
-    hub, (rows, _) = StreamHub(store, ModelRegistry(folder, store), most_streams=1), gaussian_rows(5, 0.3, 8)
+    hub, (rows, _) = StreamHub(store, ModelRegistry(folder, store), max_streams=1), gaussian_rows(5, 0.3, 8)
 
     def fail(_online: Any) -> bytes:
         raise MemoryError

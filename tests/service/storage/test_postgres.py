@@ -12,8 +12,7 @@ import pytest
 
 import obil
 from obil.service.refusals import NotStoredError, RefusedError
-from obil.service.storage.store import Store
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import Store, open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Label, Rows, Sender
 from obil.service.streams.replay import replay
@@ -188,7 +187,7 @@ def test_rows_erased_by_one_process_are_not_replayed_by_another(start: Start) ->
 
 
 def test_events_pruned_by_one_process_are_not_missed_by_another(start: Start) -> None:
-    one, two, (rows, _) = start(), start(most_streams=5), gaussian_rows(6_000, 0.3, 6)
+    one, two, (rows, _) = start(), start(max_streams=5), gaussian_rows(6_000, 0.3, 6)
     decide(two, rows[:10])
     for part in np.array_split(rows[10:], 3):
         decide(one, part)

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from obil.service.refusals import NotStoredError
-from obil.service.storage.store_probe import StoreProbe
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import StoreProbe, open_store
 from obil.service.storage.writing import Writing
 
 

@@ -16,14 +16,14 @@ from obil.service.refusals import (
     StreamExistsError,
     UnknownStreamError,
 )
-from obil.service.storage.stores import open_store
+from obil.service.storage.store import open_store
 from obil.service.storage.writing import Writing
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import replay
-from obil.service.streams.scoring import score
 from obil.service.streams.stream_hub import StreamHub
+from obil.service.streams.stream_request import score
 from tests.service.models import gaussian_rows, saved_model
 from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
 
@@ -132,7 +132,7 @@ def test_nothing_of_a_stream_is_older_than_the_stream(start: Start) -> None:
 
 
 def test_comes_back_exactly_after_a_stop_and_after_being_idle(start: Start) -> None:
-    hub, (rows, _) = start(most_streams=2), gaussian_rows(600, 0.3, 2)
+    hub, (rows, _) = start(max_streams=2), gaussian_rows(600, 0.3, 2)
     decide(hub, rows[:200])
     label(hub, [Label(3, 1), Label(9, 0)])
     before = state_of(hub)

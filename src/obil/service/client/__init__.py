@@ -1,1 +1,1 @@
-"""A typed client of the service on the standard library."""
+"""A typed client of the service, on the standard library alone."""

@@ -1,4 +1,4 @@
-"""Call the service from Python with nothing but the standard library: typed answers, retries that vote once."""
+"""Call the service from Python with the standard library alone: typed records, retries that count once."""
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from obil.errors import InvalidInputError
-from obil.service.client.answers import (
-    Decided,
-    Decision,
+from obil.service.client.connection import ServiceConnection
+from obil.service.client.records import (
+    Decisions,
     Id,
-    Labelled,
+    LabelResult,
     ModelCard,
     SettingsChange,
     StreamHistory,
@@ -20,41 +20,25 @@ from obil.service.client.answers import (
     StreamSummary,
     read,
 )
-from obil.service.client.connection import NotReachedError, ServiceConnection, ServiceError
-
-__all__ = [
-    "Client",
-    "Decided",
-    "Decision",
-    "Labelled",
-    "ModelCard",
-    "NotReachedError",
-    "ServiceError",
-    "SettingsChange",
-    "StreamClient",
-    "StreamHistory",
-    "StreamState",
-    "StreamSummary",
-]
 
 Row = Mapping[str, Any] | Sequence[Any]
-PAGE = 1_000  # streams asked for at once
+PAGE_SIZE = 1_000  # streams per request
 
 
 class Client:
-    """A service, at an address, with a key.
+    """A client of one service.
 
-    Lost connections and answers of status 503 are tried again. Rows and labels carry an idempotency key, so that they
-    count once, however often they had to be sent.
+    Requests are sent again after a lost connection or a response of status 503. Rows and labels carry an idempotency
+    key, so that they count once, however often they were sent.
 
     Parameters
     ----------
     url
-        Where the service is, such as http://127.0.0.1:8642.
+        The address of the service, such as http://127.0.0.1:8642.
     key
-        The API key, where one is needed.
+        The API key, if the service needs one.
     timeout
-        Seconds to wait for an answer.
+        Seconds to wait for a response.
     retries
         How often a request that failed is sent again, at most.
 
@@ -74,31 +58,31 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def stream(self, name: str) -> "StreamClient":
-        """Return a stream by its name; nothing is asked of the service yet."""
+        """Return a stream by its name, without a request."""
         return StreamClient(self._connection, name)
 
     def streams(self, *, search: str | None = None, alarmed: bool = False) -> Iterator[StreamSummary]:
-        """Go through all streams, or those whose name has a part or whose monitor has alarmed, by name."""
+        """Iterate over streams by name: all, those whose name contains `search`, or those with an alarm."""
         after: str | None = None
         while True:
-            query = {"after": after, "limit": PAGE, "search": search, "alarmed": "true" if alarmed else None}
-            page = self._connection.ask("GET", "/v1/streams", query=query)
+            query = {"after": after, "limit": PAGE_SIZE, "search": search, "alarmed": "true" if alarmed else None}
+            page = self._connection.request("GET", "/v1/streams", query=query)
             yield from (read(StreamSummary, one) for one in page["streams"])
             after = page["next"]
             if after is None:
                 return
 
     def model(self) -> ModelCard:
-        """Return the model that serves."""
-        return read(ModelCard, self._connection.ask("GET", "/v1/model"))
+        """Return the current model."""
+        return read(ModelCard, self._connection.request("GET", "/v1/model"))
 
     def reload_model(self) -> ModelCard:
-        """Let the service read its model folder again."""
-        return read(ModelCard, self._connection.ask("POST", "/v1/model/reload"))
+        """Make the service read its model folder again."""
+        return read(ModelCard, self._connection.request("POST", "/v1/model/reload"))
 
 
 class StreamClient:
@@ -118,23 +102,23 @@ class StreamClient:
         *,
         ids: Id | Sequence[Id] | None = None,
         idempotency_key: str | None = None,
-    ) -> Decided:
-        """Decide one row or many, and let them vote.
+    ) -> Decisions:
+        """Decide one row or many, and update the prior with them.
 
         Parameters
         ----------
         rows
-            A mapping by column or a flat sequence of cells; or a sequence of such rows.
+            A mapping by column name or a sequence of values; or a sequence of such rows.
         ids
-            A name for every row, by which labels will call it; its number in the stream if None.
+            An id for every row, for its label to refer to; its number in the stream if None.
         idempotency_key
-            A name of your own for this request, to send it again after your process has died; made up if None.
+            Your own key for this request, to send it again after a crash of your process; random if None.
         """
         body: dict[str, Any] = {"rows": _as_many(rows)}
         if ids is not None:
             body["ids"] = [ids] if isinstance(ids, str | int) else list(ids)
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
-        return Decided.of(self._connection.ask("POST", f"{self._path}/decisions", body, idempotency_key=key))
+        return Decisions.of(self._connection.request("POST", f"{self._path}/decisions", body, idempotency_key=key))
 
     def label(
         self,
@@ -142,15 +126,15 @@ class StreamClient:
         *,
         propensity: float | Mapping[Any, float] = 1.0,
         idempotency_key: str | None = None,
-    ) -> Labelled:
-        """Tell true labels, by id.
+    ) -> LabelResult:
+        """Send true labels, by id.
 
         Parameters
         ----------
         labels
             The true class by the id of a decision.
         propensity
-            With which probability each label was asked for: one for all, or by id.
+            The probability with which each label was requested: one for all, or by id.
         idempotency_key
             As for `decide`.
         """
@@ -158,56 +142,57 @@ class StreamClient:
         records = [{"id": name, "label": label, "propensity": by_id[name]} for name, label in labels.items()]
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
         body = {"labels": records}
-        return read(Labelled, self._connection.ask("POST", f"{self._path}/labels", body, idempotency_key=key))
+        return read(LabelResult, self._connection.request("POST", f"{self._path}/labels", body, idempotency_key=key))
 
     def create(self, **settings: Any) -> StreamState:
-        """Make the stream in advance; see docs/service.md for the settings. The same again changes nothing."""
-        return StreamState.of(self._connection.ask("PUT", self._path, settings))
+        """Create the stream with settings (see docs/service.md); the same again changes nothing."""
+        return StreamState.of(self._connection.request("PUT", self._path, settings))
 
     def state(self) -> StreamState:
-        """Return prior, interval, threshold, trust and expected performance."""
-        return StreamState.of(self._connection.ask("GET", self._path))
+        """Return prior, credible interval, threshold, monitor and expected performance."""
+        return StreamState.of(self._connection.request("GET", self._path))
 
     def history(
         self, *, start: float | datetime | None = None, end: float | datetime | None = None, points: int = 300
     ) -> StreamHistory:
-        """Return the stream over time, between two moments."""
+        """Return the stream over time, between two times."""
         query = {"start": _seconds(start), "end": _seconds(end), "points": points}
-        return read(StreamHistory, self._connection.ask("GET", f"{self._path}/history", query=query))
+        return read(StreamHistory, self._connection.request("GET", f"{self._path}/history", query=query))
 
     def set_policy(
         self, policy: str | Mapping[str, Any] | None = None, *, costs: Mapping[str, float] | None = None
     ) -> SettingsChange:
         """Set a policy ("f1", "precision:0.8", ...) or costs from the next row on."""
         if (policy is None) == (costs is None):
-            raise InvalidInputError("give a policy or costs, and not both")
+            raise InvalidInputError("set_policy needs a policy or costs, and not both")
         body: dict[str, Any] = {"policy": policy} if costs is None else {"costs": dict(costs)}
-        return read(SettingsChange, self._connection.ask("PUT", f"{self._path}/settings", body, repeatable=False))
+        return read(SettingsChange, self._connection.request("PUT", f"{self._path}/settings", body, repeatable=False))
 
     def restart_monitor(self) -> StreamState:
-        """Forget the evidence against label shift, and watch afresh."""
-        return StreamState.of(self._connection.ask("POST", f"{self._path}/monitor/restart", repeatable=False))
+        """Start a new monitoring run, without the evidence so far."""
+        return StreamState.of(self._connection.request("POST", f"{self._path}/monitor/restart", repeatable=False))
 
     def forget(self, id: Id) -> None:  # noqa: A002  # the word users know
-        """Erase what is kept of one decision."""
+        """Erase one decision."""
         kind = "text" if isinstance(id, str) else "number"
         path = f"{self._path}/decisions/{quote(str(id), safe='')}"
-        self._connection.ask("DELETE", path, query={"type": kind}, repeatable=False)
+        self._connection.request("DELETE", path, query={"type": kind}, repeatable=False)
 
     def delete(self) -> None:
-        """Erase the whole stream."""
-        self._connection.ask("DELETE", self._path, repeatable=False)
+        """Delete the stream."""
+        self._connection.request("DELETE", self._path, repeatable=False)
 
 
 def _as_many(rows: Any) -> list[Any]:
-    plain = rows.tolist() if hasattr(rows, "tolist") else rows  # numpy's
+    plain = rows.tolist() if hasattr(rows, "tolist") else rows  # NumPy
     if isinstance(plain, Mapping):
         return [plain]
     if isinstance(plain, str) or not isinstance(plain, Sequence) or not plain:
-        raise InvalidInputError("rows must be one row or a sequence of rows (of a table: frame.to_dict('records'))")
-    has_cells = hasattr(plain[0], "__len__") and not isinstance(plain[0], str)  # a cell has no length, but for a word
-    return list(plain) if has_cells else [plain]
+        kind = type(rows).__name__
+        raise InvalidInputError(f"rows must be one row or some (a DataFrame: frame.to_dict('records')), got {kind}")
+    is_row = hasattr(plain[0], "__len__") and not isinstance(plain[0], str)  # of all cells, only strings have a length
+    return list(plain) if is_row else [plain]
 
 
-def _seconds(moment: float | datetime | None) -> float | None:
-    return moment.timestamp() if isinstance(moment, datetime) else moment
+def _seconds(time: float | datetime | None) -> float | None:
+    return time.timestamp() if isinstance(time, datetime) else time

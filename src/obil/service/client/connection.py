@@ -1,7 +1,7 @@
-"""Speak HTTP with the service over one kept connection, and try again where that is safe.
+"""Send HTTP requests over one persistent connection, and retry where that is safe.
 
 ServiceError             the service refused: status, code, message, where, request_id
-└── NotReachedError      no answer came, however often it was tried
+└── NotReachedError      no response came, however often it was tried
 """
 
 import json
@@ -15,12 +15,12 @@ from urllib.parse import urlencode, urlsplit
 
 from obil.errors import InvalidInputError, ObilError
 
-FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two tries
-UNAVAILABLE = 503  # nothing of the request was kept
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two attempts
+UNAVAILABLE = 503  # nothing of the request was stored
 
 
 class ServiceError(ObilError):
-    """The service refused a request, which changed nothing.
+    """The service refused a request; it changed nothing.
 
     >>> error = ServiceError("there is no stream 'shop'", status=404, code="unknown_stream")
     >>> error.status, error.code
@@ -32,11 +32,11 @@ class ServiceError(ObilError):
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.where = status, code, message, where
-        self.request_id = request_id  # by which the service's log knows the request
+        self.request_id = request_id  # as in the log of the service
 
 
 class NotReachedError(ServiceError):
-    """No answer came: whether the request was done is not known.
+    """No response came: it is unknown whether the request was handled.
 
     >>> issubclass(NotReachedError, ServiceError)
     True
@@ -44,16 +44,16 @@ class NotReachedError(ServiceError):
 
 
 class ServiceConnection:
-    """One connection, opened when it is needed and again when it was lost; threads take turns.
+    """One connection, opened when it is needed and reopened when it was lost; threads take turns.
 
     Parameters
     ----------
     url
-        Where the service is: https://obil.example or http://127.0.0.1:8642, with a path where a proxy adds one.
+        The address of the service: https://obil.example or http://127.0.0.1:8642, with a path where a proxy adds one.
     key
         The API key.
     timeout
-        Seconds to wait for an answer.
+        Seconds to wait for a response.
     retries
         How often a request that failed is sent again, at most.
     """
@@ -61,7 +61,7 @@ class ServiceConnection:
     def __init__(self, url: str, key: str | None, *, timeout: float, retries: int) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidInputError(f"the service's url must look like http://127.0.0.1:8642, got {url!r:.200}")
+            raise InvalidInputError(f"url must look like http://127.0.0.1:8642, got {url!r:.200}")
         if retries < 0 or timeout <= 0.0:
             raise InvalidInputError(f"retries must be 0 or more and timeout above 0, got {retries} and {timeout}")
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
@@ -71,11 +71,11 @@ class ServiceConnection:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Let go of the connection; the next request opens another."""
+        """Close the connection; the next request opens another."""
         with self._lock:
             self._connection.close()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -85,7 +85,7 @@ class ServiceConnection:
         idempotency_key: str | None = None,
         repeatable: bool = True,
     ) -> Any:
-        """Return the answer; `repeatable` says that a request whose answer got lost may be sent again."""
+        """Return the decoded response; a `repeatable` request may be sent again if its response was lost."""
         headers, content = dict(self._headers), None
         if body is not None:
             headers["Content-Type"], content = "application/json", _as_json(body)
@@ -96,35 +96,35 @@ class ServiceConnection:
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
             try:
-                answer, text = self._exchange(method, target, content, headers, fresh=not repeatable)
+                response, text = self._exchange(method, target, content, headers, fresh=not repeatable)
             except (OSError, HTTPException) as error:
                 if last or not repeatable:
                     reason = str(error) or type(error).__name__
                     raise NotReachedError(
-                        f"the service did not answer: {reason}", status=0, code="not_reached"
+                        f"the service did not respond: {reason}", status=0, code="not_reached"
                     ) from error
                 _wait(attempt)
                 continue
-            if answer.status == UNAVAILABLE and not last:
+            if response.status == UNAVAILABLE and not last:
                 _wait(attempt)
                 continue
-            if answer.status >= 300:
-                raise _refusal(answer.status, text)
+            if response.status >= 300:
+                raise _refusal(response.status, text)
             return json.loads(text) if text else None
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def _exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str], *, fresh: bool
     ) -> tuple[HTTPResponse, bytes]:
         with self._lock:
-            if fresh:  # a kept connection may have been closed by the other side, which is noticed only too late
+            if fresh:  # the other side may have closed an idle connection, which is noticed too late
                 self._connection.close()
             try:
                 self._connection.request(method, target, content, dict(headers))
-                answer = self._connection.getresponse()
-                return answer, answer.read()
+                response = self._connection.getresponse()
+                return response, response.read()
             except BaseException:
-                self._connection.close()  # half an answer must not be read as the next one
+                self._connection.close()  # half a response must not be read as the next one
                 raise
 
 
@@ -133,15 +133,15 @@ def _as_json(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, allow_nan=False, default=_plain, separators=(",", ":")).encode()
     except ValueError:
         raise InvalidInputError(
-            "numbers must be finite: a missing cell is None "
-            "(of a table: frame.astype(object).where(frame.notna(), None).to_dict('records'))"
+            "numbers must be finite: send None for a missing value "
+            "(a DataFrame: frame.astype(object).where(frame.notna(), None).to_dict('records'))"
         ) from None
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars
         return value.tolist()
-    raise InvalidInputError(f"a cell must be a number, a text, a truth value or None, got {type(value).__name__}")
+    raise InvalidInputError(f"a cell must be a number, a string, a bool or None, got {type(value).__name__}")
 
 
 def _refusal(status: int, text: bytes) -> ServiceError:
@@ -151,9 +151,9 @@ def _refusal(status: int, text: bytes) -> ServiceError:
             error["message"], status=status, code=error["code"], where=error["where"], request_id=error["request_id"]
         )
     except (ValueError, KeyError, TypeError):  # a proxy answered
-        return ServiceError(f"the answer has status {status}", status=status, code="unknown")
+        return ServiceError(f"the response has status {status}", status=status, code="unknown")
 
 
 def _wait(attempt: int) -> None:
     longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0**attempt)
-    time.sleep(SystemRandom().uniform(longest / 2.0, longest))  # spread, so that many clients do not come back at once
+    time.sleep(SystemRandom().uniform(longest / 2.0, longest))  # randomized, so that many clients do not retry at once

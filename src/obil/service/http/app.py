@@ -1,4 +1,4 @@
-"""Put the service together: routes, guard, errors in one shape, and a document of it all."""
+"""Put the HTTP application together: routes, guard, errors in one shape, and the OpenAPI document."""
 
 from typing import Any
 
@@ -7,20 +7,16 @@ from fastapi.openapi.utils import get_openapi
 
 from obil import __version__
 from obil.errors import InvalidInputError
-from obil.service.http.app_state import HttpEdge
-from obil.service.http.authentication import Authentication
-from obil.service.http.error_answers import install_error_answers
-from obil.service.http.guard import Guard
-from obil.service.http.host_check import HostCheck
+from obil.service.http.access import Authentication, HostCheck
+from obil.service.http.app_state import AppState
+from obil.service.http.guard import FastPath, Guard
 from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.page_files import page_routes
-from obil.service.http.requests.documents import request_schemas
+from obil.service.http.requests.schemas import request_schemas
+from obil.service.http.responses import install_error_responses
 from obil.service.http.routes.decisions import decision_routes
 from obil.service.http.routes.events import event_routes
-from obil.service.http.routes.fast_path import StraightRoutes
-from obil.service.http.routes.health import health_routes
-from obil.service.http.routes.labels import label_routes
-from obil.service.http.routes.model import model_routes
+from obil.service.http.routes.service import service_routes
 from obil.service.http.routes.streams import stream_routes
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.api_keys import KeyStore
@@ -28,28 +24,28 @@ from obil.service.streams.operations import Streams
 
 BUSIEST = ("/v1/streams/{stream}/decisions", "/v1/streams/{stream}/labels")
 _ABOUT = (
-    "Decisions that stay right when the class balance changes. Every stream follows its own prior; "
-    "posting rows decides them and lets them vote."
+    "Decisions that stay right when the class prior changes (label shift). Each stream tracks its own prior; "
+    "posting rows decides them and updates the prior."
 )
 
 
 def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: KeyStore | None = None) -> FastAPI:
-    """Return the service as an ASGI application.
+    """Return the HTTP application over some streams.
 
     Parameters
     ----------
     streams
-        What decides and keeps.
+        What decides rows and stores them.
     settings
-        Those of the environment if None.
+        Read from the environment if None.
     keys
-        Where API keys are looked up; needed where the settings require them.
+        Where API keys are looked up; needed if the settings require keys.
     """
     settings = ServiceSettings() if settings is None else settings
     if settings.needs_keys and keys is None:
-        raise InvalidInputError(f"a service bound to {settings.host!r} needs API keys, got no store of them")
+        raise InvalidInputError(f"a service bound to {settings.host!r} needs API keys, got keys=None")
     metrics = ServiceMetrics(max_streams=settings.metric_streams)
-    edge = HttpEdge(streams, settings, metrics)
+    app_state = AppState(streams, settings, metrics)
     app = FastAPI(
         title="obil",
         version=__version__,
@@ -58,27 +54,27 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.edge = edge  # the server tells it to stop
-    install_error_answers(app)
-    makers = (decision_routes, label_routes, stream_routes, model_routes, event_routes, health_routes)
-    routers = [make(edge) for make in makers]
+    app.state.obil = app_state  # the server sets `stopping`
+    install_error_responses(app)
+    makers = (decision_routes, stream_routes, event_routes, service_routes)
+    routers = [make(app_state) for make in makers]
     for router in routers:
         app.include_router(router)
     app.include_router(page_routes())
     _document(app, streams, needs_keys=settings.needs_keys)
-    app.middleware_stack = Guard(  # before all that the framework puts in front of its routes
+    app.middleware_stack = Guard(  # in front of the framework's own middleware
         app.build_middleware_stack(),
         hosts=HostCheck(settings.host_names),
         authentication=Authentication(keys, required=settings.needs_keys, cache_seconds=settings.key_cache_seconds),
         metrics=metrics,
         max_body_bytes=settings.max_body_bytes,
-        straight=StraightRoutes(routers, BUSIEST),
+        fast_path=FastPath(routers, BUSIEST),
     )
     return app
 
 
 def _document(app: FastAPI, streams: Streams, *, needs_keys: bool) -> None:
-    """Let the app describe itself in the columns of the model that serves at the time."""
+    """Describe the API with the columns and classes of the current model."""
     described: dict[str, Any] = {}
 
     def document() -> dict[str, Any]:
@@ -98,4 +94,4 @@ def _document(app: FastAPI, streams: Streams, *, needs_keys: bool) -> None:
         document: dict[str, Any] = described["document"]
         return document
 
-    app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents for an own one
+    app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way to extend it

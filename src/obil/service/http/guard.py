@@ -1,28 +1,28 @@
-"""Stand in front of every route: names, limits, keys, headers, one log line and one latency a request."""
+"""Check every request before its route: host, key, size; add headers, one log line and one latency per request."""
 
 import logging
 import os
 import re
 import traceback
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import count
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from starlette.requests import ClientDisconnect, Request
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from obil.errors import InvalidInputError
-from obil.service.http.authentication import ANONYMOUS, Authentication
-from obil.service.http.error_answers import ERROR_CODE, REQUEST_ID, error_body, refusal_headers
-from obil.service.http.host_check import HostCheck
+from obil.service.http.access import ANONYMOUS, Authentication, HostCheck, needed_scope
 from obil.service.http.metrics import ServiceMetrics
-from obil.service.http.routes.fast_path import StraightRoutes
-from obil.service.http.routes.scopes import needed_scope
+from obil.service.http.responses import ERROR_CODE, REQUEST_ID, error_body, refusal_headers
 from obil.service.refusals import BadInputError, RefusedError, TooLargeError
 
-CALLER = "obil.caller"  # its place in the scope of a request
-STILL_ALLOWED = "obil.still_allowed"  # to be awaited by who answers for long: refuses a key that was revoked meanwhile
+CALLER = "obil.caller"  # its key in the scope of a request
+STILL_ALLOWED = "obil.still_allowed"  # awaited by long responses: refuses a key that was revoked meanwhile
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
@@ -35,9 +35,38 @@ _HEADERS = [
 _PAGE_HEADERS = [*_HEADERS, (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin")]
 _API_HEADERS = [*_HEADERS, (b"cache-control", b"no-store")]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_GONE = 499  # the client left before it was answered
+_CLIENT_GONE = 499  # the client left before it was answered
 
 _log = logging.getLogger("obil.service.requests")
+
+
+class FastRoute(NamedTuple):
+    """A POST route whose endpoint reads the request itself: nothing is resolved, validated or opened for it."""
+
+    path: str  # as the OpenAPI document has it: /v1/streams/{stream}/decisions
+    endpoint: Callable[[Request], Awaitable[Response]]
+
+
+class FastPath:
+    """Calls the endpoints of the busiest paths directly, without the work that the framework does for other routes.
+
+    All these paths have the form /v1/streams/{stream}/NAME.
+    """
+
+    def __init__(self, routers: Iterable[APIRouter], paths: Iterable[str]) -> None:
+        names = {path: path.rpartition("/")[2] for path in paths}
+        self._by_name = {
+            names[route.path]: FastRoute(route.path, route.endpoint)
+            for router in routers
+            for route in router.routes
+            if isinstance(route, APIRoute) and route.path in names and route.methods == {"POST"}
+        }
+        self._pattern = re.compile(rf"/v1/streams/([^/]+)/({'|'.join(map(re.escape, self._by_name)) or '(?!)'})")
+
+    def find(self, method: str, path: str) -> tuple[FastRoute, str] | None:
+        """Return the route of a request and the stream in its path, if it is one of the busiest."""
+        found = self._pattern.fullmatch(path) if method == "POST" else None
+        return None if found is None else (self._by_name[found[2]], found[1])
 
 
 class Guard:
@@ -51,9 +80,9 @@ class Guard:
         authentication: Authentication,
         metrics: ServiceMetrics,
         max_body_bytes: int,
-        straight: StraightRoutes | None = None,
+        fast_path: FastPath | None = None,
     ) -> None:
-        self._straight = StraightRoutes((), ()) if straight is None else straight
+        self._fast_path = FastPath((), ()) if fast_path is None else fast_path
         self._app, self._hosts, self._authentication, self._metrics = app, hosts, authentication, metrics
         self._max_body_bytes = max_body_bytes
         self._prefix, self._numbers = os.urandom(6).hex(), count(1)  # an id of its own for each request, cheaply
@@ -84,22 +113,22 @@ class Guard:
             needed = needed_scope(scope["method"], scope["path"])
             caller = scope[CALLER] = await self._authentication.caller(headers.authorization, needed)
             limited = self._limited(headers, receive)
-            straight = self._straight.find(scope["method"], scope["path"])
-            if straight is None:
+            fast = self._fast_path.find(scope["method"], scope["path"])
+            if fast is None:
                 scope[STILL_ALLOWED] = partial(self._authentication.caller, headers.authorization, needed)
                 await self._app(scope, limited, send_guarded)
             else:
-                scope["route"], scope["path_params"] = straight[0], {"stream": straight[1]}
-                answer = await straight[0].endpoint(Request(scope, limited))
-                await answer(scope, limited, send_guarded)
+                scope["route"], scope["path_params"] = fast[0], {"stream": fast[1]}
+                response = await fast[0].endpoint(Request(scope, limited))
+                await response(scope, limited, send_guarded)
         except RefusedError as error:
             caller = getattr(error, "caller", caller)
             await _refuse(scope, send_guarded, error.status, error.code, str(error), error.where)
         except InvalidInputError as error:
             await _refuse(scope, send_guarded, 422, "bad_input", str(error), None)
         except ClientDisconnect:
-            status = _GONE
-        except Exception as error:  # a bug: the caller learns its request's id and nothing else
+            status = _CLIENT_GONE
+        except Exception as error:  # a bug: the caller gets the request's id and nothing else
             _log.error("failed", extra={"fields": {"request_id": request_id, "error": _frames(error)}})
             if not status:
                 await _refuse(scope, send_guarded, 500, "internal", "the service has failed", None)
@@ -107,15 +136,17 @@ class Guard:
             self._record(scope, status, perf_counter() - started, caller, request_id)
 
     def _limited(self, headers: "_Headers", receive: Receive) -> Receive:
-        """Return a way to receive a body that stops where it is too large."""
+        """Return a `receive` that refuses a body once it is too large."""
         limit, length = self._max_body_bytes, headers.length
         if length is not None:
             if not length.isdigit():
-                raise BadInputError("Content-Length must be a whole number", where="Content-Length")
+                raise BadInputError(
+                    f"Content-Length must be a whole number, got {length!r:.40}", where="Content-Length"
+                )
             if len(length) > 18 or int(length) > limit:
-                raise TooLargeError(f"a body may have {limit:,} bytes")
-            if not headers.chunked:  # in chunks it may have any size, whatever was announced
-                return receive  # the server passes on no more than was announced
+                raise TooLargeError(_too_large(limit))
+            if not headers.chunked:  # in chunks it may have any size, whatever Content-Length says
+                return receive  # the server passes on no more than Content-Length says
         received = 0
 
         async def receive_limited() -> Message:
@@ -123,7 +154,7 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                raise TooLargeError(f"a body may have {limit:,} bytes")
+                raise TooLargeError(_too_large(limit))
             return message
 
         return receive_limited
@@ -187,6 +218,10 @@ async def _refuse(scope: Scope, send: Send, status: int, code: str, message: str
     headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _too_large(limit: int) -> str:
+    return f"the body must have at most {limit:,} bytes, got more: send it in parts"
 
 
 def _frames(error: BaseException) -> dict[str, Any]:

@@ -10,7 +10,7 @@ _ENCODER = json.JSONEncoder(default=str)
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level, logger, message and the record's own `fields`; an exception by its type, never by its values."""
+    """Time, level, logger, message and the record's `fields`; of an exception only its type, never its values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
         return _ENCODER.encode(line)
 
     def _time(self, seconds: float) -> str:
-        """Return a moment as ISO 8601 in UTC; the second is written once for all that is logged in it."""
+        """Return a time as ISO 8601 in UTC; each second is formatted once."""
         second = int(seconds)
         if second != self._second:
             self._second = second
@@ -39,12 +39,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_json_logs(level: str = "info", *, stream: TextIO | None = None) -> logging.Handler:
-    """Send what obil logs, and what its server warns of, to a stream, standard error if None; return the handler."""
-    # a record need not carry what no line shows; each would be looked up for every request
+    """Send obil's logs and its server's warnings to a stream, standard error if None; return the handler."""
+    # no line shows these, and each would be looked up for every request
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter())
-    # the server's and the event loop's own lines would be no JSON, and a traceback of theirs may hold a row's values
+    # otherwise the server and the event loop would log plain text, and their tracebacks may hold a row's values
     for name, lowest in (("obil", level.upper()), ("uvicorn", "WARNING"), ("asyncio", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]

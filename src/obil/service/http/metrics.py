@@ -1,4 +1,4 @@
-"""Count what the service does, for Prometheus, naming no more streams than a cap."""
+"""Count what the service does, for Prometheus, with a limit on the number of named streams."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +10,13 @@ from prometheus_client.registry import Collector
 
 from obil.service.streams.operations import Decided, StreamSummary
 
-OTHER = "_other"  # no stream can be called so: names begin with a letter or a digit
+OTHER = "_other"  # no stream can have this name: names begin with a letter or a digit
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class _StreamCount:
-    """What was counted of one stream since the service started."""
+    """The counters of one stream since the service started."""
 
     __slots__ = ("alerts", "decisions", "labels", "log_threshold")
 
@@ -26,7 +26,7 @@ class _StreamCount:
 
 
 class ServiceMetrics:
-    """Counters that cost a request next to nothing: gauges are worked out when they are asked for.
+    """Counters that cost a request little: gauges are computed when they are read.
 
     Parameters
     ----------
@@ -56,12 +56,10 @@ class ServiceMetrics:
         if decided.repeated:
             return
         count = self._count(decided.stream)
-        labels = decided.labels
-        count.decisions += len(labels)
+        count.decisions += len(decided.labels)
         if positive is not None:
-            plain = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-            count.alerts += plain.count(positive)
-        # the figure, not the decisions: they would stay in memory with their ids, erased ones too
+            count.alerts += list(decided.labels).count(positive)
+        # the number, not the decisions: they would stay in memory with their ids, even once erased
         count.log_threshold = None if decided.thresholds is None else float(decided.thresholds[-1])
 
     def labelled(self, stream: str, known: int) -> None:
@@ -69,11 +67,11 @@ class ServiceMetrics:
         self._count(stream).labels += known
 
     def forget(self, stream: str) -> None:
-        """Name a stream no longer."""
+        """Stop naming a stream."""
         self._counts.pop(stream, None)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request; one that streams events is open for as long as its reader likes."""
+        """Count one answered request; one that streams events stays open as long as its subscriber."""
         if route.endswith("/events"):
             return
         key = (method if method in _METHODS else "other", route, status)
@@ -83,7 +81,7 @@ class ServiceMetrics:
         known.observe(seconds)
 
     def text(self, summaries: Sequence[StreamSummary] = ()) -> bytes:
-        """Return everything in Prometheus' text format; `summaries` are those of the named streams, of now."""
+        """Return everything in Prometheus' text format; `summaries` are the current ones of the named streams."""
         self._summaries = [summary for summary in summaries if summary.name in self._counts]
         return generate_latest(self.registry)
 
@@ -124,15 +122,17 @@ class _Streams(Collector):
 
 
 def _gauges(summaries: Sequence[StreamSummary]) -> Iterator[Metric]:
-    prior = GaugeMetricFamily("obil_prior", "Share of a class, as tracked.", labels=["stream", "class"])
-    trained = GaugeMetricFamily("obil_training_prior", "Share of a class in training.", labels=["stream", "class"])
+    prior = GaugeMetricFamily("obil_prior", "Estimated prior (prevalence) of a class.", labels=["stream", "class"])
+    trained = GaugeMetricFamily(
+        "obil_training_prior", "Prior (prevalence) of a class in training.", labels=["stream", "class"]
+    )
     trusted = GaugeMetricFamily("obil_trusted", "1 while label shift explains the stream.", labels=["stream"])
     evidence = GaugeMetricFamily("obil_log_evidence", "Log evidence against label shift.", labels=["stream"])
-    alarm = GaugeMetricFamily("obil_log_alarm", "Log evidence at which the monitor alarms.", labels=["stream"])
+    alarm = GaugeMetricFamily("obil_log_alarm", "Log evidence at which the monitor raises an alarm.", labels=["stream"])
     for summary in summaries:
-        for family, shares in ((prior, summary.prior), (trained, summary.training_prior)):
-            for name, share in shares.items():
-                family.add_metric([summary.name, name], share)
+        for family, by_class in ((prior, summary.prior), (trained, summary.training_prior)):
+            for name, prevalence in by_class.items():
+                family.add_metric([summary.name, name], prevalence)
         trusted.add_metric([summary.name], float(summary.trusted))
         for family, value in ((evidence, summary.log_evidence), (alarm, summary.log_alarm)):
             if value is not None and not math.isnan(value):

@@ -1,4 +1,4 @@
-"""Hand out the dashboard's files: fixed at start, named by their content, nothing else within reach."""
+"""Serve the files of the page: read once at start, with an ETag, and nothing else."""
 
 import hashlib
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ class PageFile:
 
     @property
     def etag(self) -> str:
-        """A name for this very content, so that a browser asks for it once."""
+        """The hash of the content, so that a browser downloads it once."""
         return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
 
     def response(self, request: Request) -> Response:
-        """Return the file, or word that the browser has it already."""
-        # files name each other without a version: ask each time, send what changed
+        """Return the file, or 304 if the browser has it already."""
+        # files refer to each other without a version: revalidate each time
         headers = {"ETag": self.etag, "Cache-Control": "no-cache"}
         known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
         if self.etag in known:

@@ -1,10 +1,10 @@
-"""Make API keys, keep only their hashes, and tell a right one from a wrong one in constant time."""
+"""Create API keys, store only their hashes, and check them in constant time."""
 
 import hashlib
 import hmac
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from obil.errors import InvalidInputError
@@ -17,10 +17,10 @@ _LONGEST_KEY = 256
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """What is kept of an API key: everything but its secret."""
+    """The stored part of an API key: everything but its secret."""
 
     id: str
-    name: str  # who holds it: stands in logs and in the audit
+    name: str  # of its holder: for logs and the audit
     hash: bytes  # sha256 of the secret
     scopes: tuple[str, ...]
     created: float  # seconds since 1970
@@ -33,10 +33,10 @@ class KeyRecord:
 
 
 class KeyStore(Protocol):
-    """Where keys are kept. Methods may be called from any thread."""
+    """Stores keys. Methods may be called from any thread."""
 
     def add_key(self, record: KeyRecord) -> None:
-        """Keep a new key."""
+        """Store a new key."""
 
     def list_keys(self) -> Sequence[KeyRecord]:
         """Return all keys, the oldest first, revoked ones too."""
@@ -46,37 +46,10 @@ class KeyStore(Protocol):
 
     def revoke_key(self, key_id: str, at: float) -> bool:
         """Mark a key as revoked; return whether there was one that was not yet."""
-
-
-class KeysInMemory:
-    """Keys that are gone with the process."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, KeyRecord] = {}
-
-    def add_key(self, record: KeyRecord) -> None:
-        """Keep a new key."""
-        self._keys[record.id] = record
-
-    def list_keys(self) -> Sequence[KeyRecord]:
-        """Return all keys, the oldest first, revoked ones too."""
-        return sorted(self._keys.values(), key=lambda record: record.created)
-
-    def find_key(self, key_id: str) -> KeyRecord | None:
-        """Return the key with that id."""
-        return self._keys.get(key_id)
-
-    def revoke_key(self, key_id: str, at: float) -> bool:
-        """Mark a key as revoked; return whether there was one that was not yet."""
-        record = self._keys.get(key_id)
-        if record is None or record.revoked is not None:
-            return False
-        self._keys[key_id] = replace(record, revoked=at)
-        return True
 
 
 def make_key(name: str, scopes: Collection[str], *, now: float, expires: float | None = None) -> tuple[str, KeyRecord]:
-    """Return a new key, to be shown once, and what is kept of it.
+    """Return a new key, to be shown once, and its stored part.
 
     >>> key, record = make_key("till 7", ["decide"], now=0.0)
     >>> key.startswith(f"obil_{record.id}_"), record.scopes
@@ -86,9 +59,9 @@ def make_key(name: str, scopes: Collection[str], *, now: float, expires: float |
     if unknown or not scopes:
         raise InvalidInputError(f"scopes must be some of {', '.join(SCOPES)}, got {unknown or 'none'}")
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise InvalidInputError(f"a key's name must be 1 to {LONGEST_NAME} printable characters, got {name!r:.80}")
+        raise InvalidInputError(f"the name of a key must have {LONGEST_NAME} printable characters, got {name!r:.80}")
     if expires is not None and expires <= now:
-        raise InvalidInputError("a key must expire in the future")
+        raise InvalidInputError(f"a key must expire in the future, got {expires - now:.0f} seconds from now")
     key_id, secret = secrets.token_hex(6), secrets.token_hex(32)
     ordered = tuple(scope for scope in SCOPES if scope in scopes)
     return f"{PREFIX}_{key_id}_{secret}", KeyRecord(key_id, name, hash_of(secret), ordered, now, expires)
@@ -107,15 +80,15 @@ def split_key(key: str) -> tuple[str, str] | None:
 
 
 def hash_of(secret: str) -> bytes:
-    """Return what is kept of a secret.
+    """Return the hash of a secret.
 
-    One round of sha256 is enough: the secret is 256 random bits, not a word that could be guessed, so a slow hash
-    would cost every request and protect nothing.
+    One round of SHA-256 is enough: the secret is 256 random bits, which nobody can guess, so a slow hash would cost
+    every request and protect nothing.
     """
     return hashlib.sha256(secret.encode()).digest()
 
 
 def is_right(record: KeyRecord | None, secret: str) -> bool:
-    """Return whether a secret is the one of a record, taking as long where it is not, or where there is none."""
+    """Return whether a secret belongs to a record, in the same time whether it does or not."""
     expected = bytes(32) if record is None else record.hash
     return hmac.compare_digest(expected, hash_of(secret)) and record is not None

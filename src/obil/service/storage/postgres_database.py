@@ -1,4 +1,4 @@
-"""Keep everything in PostgreSQL, so that several processes may serve the same streams."""
+"""Store everything in PostgreSQL, so that several processes can serve the same streams."""
 
 import logging
 import threading
@@ -8,40 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
 from obil.service.refusals import NotStoredError
-from obil.service.storage.database import Session, as_not_stored
-from obil.service.storage.schema import POSTGRES_WORDS, TABLES
+from obil.service.storage.database import POSTGRES_TYPES, TABLES, Session, as_not_stored
 
 if TYPE_CHECKING:
     import psycopg
 
 log = logging.getLogger("obil.service")
 
-# what the server is told, in this order, by a connection that writes
+# statements that a writing connection runs first, in this order
 _SETTINGS = (
-    # where it is off, what was acknowledged could be lost; what is stricter stays
+    # off could lose what was acknowledged; a stricter setting stays
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
     "SET lock_timeout = '30s'",
-    "SET idle_in_transaction_session_timeout = '60s'",  # a process that hangs must not keep its streams from others
+    "SET idle_in_transaction_session_timeout = '60s'",  # a process that hangs must not block its streams
 )
-# until a server that says nothing is taken for lost: seconds, and milliseconds for the last
-_PATIENCE = {
+# after which a silent server counts as lost: seconds, the last in milliseconds
+_TIMEOUTS = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-FAILED = 3  # libpq's PQTRANS_INERROR
-SETUP_LOCK = 0x6F62696C  # two processes that start at once make the tables one after the other
+IN_ERROR = 3  # libpq's PQTRANS_INERROR
+SETUP_LOCK = 0x6F62696C  # two processes that start at once create the tables one after the other
 
 
 class PostgresDatabase:
-    """One connection that writes and one that reads, each behind a lock and opened again when it was lost."""
+    """One connection that writes and one that reads, each behind a lock and reopened when it was lost."""
 
     lock_rows = " FOR UPDATE"
 
     def __init__(self, url: str) -> None:
-        import psycopg  # noqa: PLC0415  # of the extra, and only where PostgreSQL is used
+        import psycopg  # noqa: PLC0415  # an extra
 
         self._url, self._error = url, psycopg.Error
         self._writer: psycopg.Connection[Any] | None = None
@@ -54,10 +53,10 @@ class PostgresDatabase:
         with self.transaction() as session:
             session.execute("SELECT pg_advisory_xact_lock(?)", (SETUP_LOCK,))
             for table in TABLES:
-                session.execute(table.format(**POSTGRES_WORDS))
+                session.execute(table.format(**POSTGRES_TYPES))
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return what is committed; from any thread."""
+        """Return committed rows; from any thread."""
         with self._reading, as_not_stored(self._error, _reason):
             if self._reader is None or self._reader.closed or self._reader.broken:
                 self._reader = self._connect(autocommit=True)
@@ -65,7 +64,7 @@ class PostgresDatabase:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Begin; commit and wait for the server's disk at the end, or undo everything on an error."""
+        """Begin; commit and wait for the server's disk at the end, or roll back on an error."""
         with self._writing, as_not_stored(self._error, _reason):
             if self._writer is None or self._writer.closed or self._writer.broken:
                 self._writer = self._connect(autocommit=False)
@@ -79,40 +78,40 @@ class PostgresDatabase:
                 raise
 
     def sweep(self) -> None:
-        """Leave it to the server, whose log and vacuum are its operator's."""
+        """Do nothing: vacuum and log of the server are its operator's."""
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connections."""
         for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
 
     def _commit(self, connection: "psycopg.Connection[Any]") -> None:
-        """End a transaction, and say so where nobody can know whether it was kept."""
-        if connection.info.transaction_status == FAILED:  # the server would undo it, and the driver say nothing
-            raise NotStoredError("a statement of this transaction failed, nothing of this request was kept")
+        """Commit a transaction, and say so if it is unknown whether it was stored."""
+        if connection.info.transaction_status == IN_ERROR:  # the server would roll back, and the driver say nothing
+            raise NotStoredError("a statement of this transaction failed, nothing of this request was stored")
         try:
             connection.commit()
         except self._error as cause:
             if not (connection.closed or connection.broken):
                 raise
             raise NotStoredError(
-                "the store was lost while this request was written, it may have been kept or not: sent again with the "
-                "same idempotency key, it counts once"
+                "the connection to the store was lost while this request was committed, it may or may not be stored: "
+                "send it again with the same idempotency key, and it counts once"
             ) from cause
 
     def _connect(self, *, autocommit: bool) -> "psycopg.Connection[Any]":
-        import psycopg  # noqa: PLC0415  # who keeps streams in SQLite need not have it
+        import psycopg  # noqa: PLC0415  # an extra
 
-        told = psycopg.conninfo.conninfo_to_dict(self._url)
-        patience: dict[str, Any] = {name: value for name, value in _PATIENCE.items() if name not in told}
+        given = psycopg.conninfo.conninfo_to_dict(self._url)
+        timeouts: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in given}
         try:
-            connection = psycopg.connect(self._url, autocommit=autocommit, **patience)
+            connection = psycopg.connect(self._url, autocommit=autocommit, **timeouts)
         except psycopg.Error as error:
             log.warning("PostgreSQL cannot be reached", extra={"fields": {"reason": _first_line(error)}})
             raise
         if not autocommit:
-            # each statement sees what was committed before it, whatever the server's default is: locks come first
+            # each statement sees what was committed before it, whatever the server's default: locks come first
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             for setting in _SETTINGS:
                 connection.execute(setting)
@@ -125,19 +124,21 @@ class _PostgresSession:
         self._connection, self._error = connection, error
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with as_not_stored(self._error, _reason):  # here: what else fails in a transaction is not taken for it
+        with as_not_stored(
+            self._error, _reason
+        ):  # here, so that other errors within a transaction are not taken for it
             return _run(self._connection, sql, values)
 
 
 def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)  # our own text, no user's
+    found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)  # constant text, never a user's
     return found.fetchall() if found.description is not None else []
 
 
 def _reason(error: Exception) -> str:
-    """Return what a client may know: no address, user or value, which the driver's own text names."""
-    told = getattr(getattr(error, "diag", None), "message_primary", None)
-    return told or "the server cannot be reached"
+    """Return a reason without address, user or values, which the driver's own text has."""
+    message = getattr(getattr(error, "diag", None), "message_primary", None)
+    return message or "the server cannot be reached"
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Keep everything in one SQLite file: write-ahead log, synced at every commit."""
+"""Store everything in one SQLite file: write-ahead log, synced at every commit."""
 
 import sqlite3
 import threading
@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from obil.errors import InvalidInputError
-from obil.service.storage.database import Session, as_not_stored
-from obil.service.storage.schema import SQLITE_WORDS, TABLES
+from obil.service.storage.database import SQLITE_TYPES, TABLES, Session, as_not_stored
 
-FOLD_SECONDS, FOLD_BYTES = 0.5, 4_000_000
+CHECKPOINT_SECONDS, CHECKPOINT_BYTES = 0.5, 4_000_000
 BUSY_MS = 10_000  # a second process on the same file waits this long for its turn
 
 
 class SqliteDatabase:
-    """One connection that writes and one that reads, each behind a lock; a third folds the log in beside them.
+    """One connection that writes and one that reads, each behind a lock; a third runs checkpoints.
 
-    Left to itself SQLite would fold the write-ahead log into the file within some commit, and all who wait for that
-    commit would wait for it too.
+    By default SQLite would copy the write-ahead log into the file within some commit, and every request in that commit
+    would wait for it.
     """
 
-    lock_rows = ""  # a transaction that writes has the whole file
+    lock_rows = ""  # a transaction that writes locks the whole file
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -30,25 +29,25 @@ class SqliteDatabase:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._writer, self._reader = self._connect(), self._connect()
         except (sqlite3.Error, OSError) as error:
-            raise InvalidInputError(f"{self.path} cannot be opened as an SQLite store: {error}") from None
+            raise InvalidInputError(f"store {self.path} cannot be opened as an SQLite database: {error}") from None
         self._writing, self._reading = threading.RLock(), threading.Lock()
         with self.transaction() as session:
             for table in TABLES:
-                session.execute(table.format(**SQLITE_WORDS))
+                session.execute(table.format(**SQLITE_TYPES))
         self._closing = threading.Event()
-        self._folder = threading.Thread(target=self._fold_in, name="obil-sqlite", daemon=True)
-        self._folder.start()
+        self._checkpointer = threading.Thread(target=self._checkpoint, name="obil-sqlite", daemon=True)
+        self._checkpointer.start()
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return what is committed; from any thread."""
+        """Return committed rows; from any thread."""
         with self._reading, as_not_stored(sqlite3.Error):
             return self._reader.execute(sql, values).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """Begin; commit and sync at the end, or undo everything on an error."""
+        """Begin; commit and sync at the end, or roll back on an error."""
         with self._writing, as_not_stored(sqlite3.Error):
-            if self._writer.in_transaction:  # undoing the last one failed too
+            if self._writer.in_transaction:  # rolling back the last one failed too
                 self._writer.execute("ROLLBACK")
             self._writer.execute("BEGIN IMMEDIATE")
             try:
@@ -60,27 +59,27 @@ class SqliteDatabase:
                 raise
 
     def sweep(self) -> None:
-        """Fold the write-ahead log in and empty it: until it is full, it would hold what was erased."""
-        with self._writing, self._reading, suppress(sqlite3.Error):  # what a full disk hinders is folded in later
+        """Copy the write-ahead log into the file and empty it: otherwise it would keep erased data."""
+        with self._writing, self._reading, suppress(sqlite3.Error):  # with a full disk it is done later
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Let go of the file; the write-ahead log is folded into it."""
+        """Close the file; SQLite copies the write-ahead log into it."""
         self._closing.set()
-        self._folder.join()
+        self._checkpointer.join()
         with self._writing, self._reading:
             self._reader.close()
             self._writer.close()
 
-    def _fold_in(self) -> None:
-        """Fold the write-ahead log into the file whenever it has grown, while others read and write."""
+    def _checkpoint(self) -> None:
+        """Copy the write-ahead log into the file whenever it has grown, while others read and write."""
         log = self.path.with_name(self.path.name + "-wal")
         with closing(self._connect()) as connection:
-            while not self._closing.wait(FOLD_SECONDS):
-                with suppress(OSError, sqlite3.Error):  # a full disk is told to those who write
-                    if log.stat().st_size > FOLD_BYTES:
+            while not self._closing.wait(CHECKPOINT_SECONDS):
+                with suppress(OSError, sqlite3.Error):  # a full disk is reported by the next write
+                    if log.stat().st_size > CHECKPOINT_BYTES:
                         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-                        with self._writing:  # the little that came meanwhile, so that the log starts anew
+                        with self._writing:  # what was written meanwhile, so that the log starts over
                             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _connect(self) -> sqlite3.Connection:
@@ -88,7 +87,7 @@ class SqliteDatabase:
         for setting in (
             "journal_mode = WAL",
             "synchronous = FULL",
-            "secure_delete = ON",  # what is erased is overwritten; Debian's SQLite does so anyway, others do not
+            "secure_delete = ON",  # erased data is overwritten; not every build of SQLite does so by default
             f"busy_timeout = {BUSY_MS}",
             "wal_autocheckpoint = 0",
         ):
@@ -101,5 +100,5 @@ class _SqliteSession:
         self._connection = connection
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with as_not_stored(sqlite3.Error):  # here, so that what else fails within a transaction is not taken for it
+        with as_not_stored(sqlite3.Error):  # here, so that other errors within a transaction are not taken for it
             return self._connection.execute(sql, values).fetchall()

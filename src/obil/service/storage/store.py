@@ -1,18 +1,20 @@
-"""Keep streams, their logs, snapshots and points, models and keys, in either database."""
+"""Store streams, their logs, snapshots and points, models and keys, in SQLite or PostgreSQL."""
 
-import json
+import asyncio
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from obil.errors import InvalidInputError
+from obil.errors import InvalidInputError, ObilError
 from obil.service.storage.api_keys import KeyRecord
-from obil.service.storage.database import Database
-from obil.service.storage.schema import FORMAT
+from obil.service.storage.database import FORMAT, Database
 from obil.service.storage.stored_event import StoredEvent
 from obil.service.storage.writing import (
-    ALWAYS_KEPT,
     EVENT_COLUMNS,
+    NEVER_PRUNED,
     POINT_COLUMNS,
     STREAM_COLUMNS,
     Point,
@@ -22,10 +24,12 @@ from obil.service.storage.writing import (
 )
 
 KEY_COLUMNS = "id, name, hash, scopes, created, expires, revoked"
+PROBE_BYTES = 10_000  # more than a page of either database: where a page is full, a few bytes may still fit
+READY_SECONDS = 1.0  # how long a store counts as ready after it was written to
 
 
 class Store:
-    """All that is kept, behind whichever database it is kept in."""
+    """Everything that is stored, in whichever database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -34,20 +38,20 @@ class Store:
             if found is None:
                 session.set_meta("format", str(FORMAT))
             elif found != str(FORMAT):
-                raise InvalidInputError(f"this store has format {found:.20}, this version reads {FORMAT}")
+                raise InvalidInputError(f"the store must have format {FORMAT}, got {found:.20}")
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
-        """Begin a transaction; what was done in it is safe on disk when it has ended without an error."""
+        """Begin a transaction; it is on disk once the block has ended without an error."""
         with self._database.transaction() as session:
             yield Writing(session, self._database.lock_rows)
 
     def sweep(self) -> None:
-        """Leave nothing of what was erased in the files of the database."""
+        """Overwrite erased data in the files of the database."""
         self._database.sweep()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._database.close()
 
     def stream(self, name: str) -> StreamRow | None:
@@ -56,8 +60,8 @@ class Store:
         return StreamRow(*found[0]) if found else None
 
     def streams(self, *, after: str, limit: int, search: str, alarmed: bool) -> list[StreamRow]:
-        """Return streams in the order of their names."""
-        where, values = _which(search, alarmed=alarmed)
+        """Return streams by name."""
+        where, values = _condition(search, alarmed=alarmed)
         found = self._database.read(
             f"SELECT {STREAM_COLUMNS} FROM streams WHERE name > ?{where} ORDER BY name LIMIT ?",
             (after, *values, limit),
@@ -66,52 +70,52 @@ class Store:
 
     def count_streams(self, *, search: str = "", alarmed: bool = False) -> int:
         """Return how many streams there are."""
-        where, values = _which(search, alarmed=alarmed)
+        where, values = _condition(search, alarmed=alarmed)
         return int(self._database.read(f"SELECT COUNT(*) FROM streams WHERE name > ''{where}", values)[0][0])
 
-    def points(self, stream: int, *, start: float, end: float, most: int) -> list[Point]:
-        """Return the history of a stream between two moments, evenly thinned to about `most` points."""
+    def points(self, stream: int, *, start: float, end: float, limit: int) -> list[Point]:
+        """Return the history of a stream between two times, evenly downsampled to about `limit` points."""
         within = (stream, start, end)
         where = "WHERE stream = ? AND at >= ? AND at <= ?"
         total = int(self._database.read(f"SELECT COUNT(*) FROM points {where}", within)[0][0])
-        step = max(1, -(-total // most))
+        step = max(1, -(-total // limit))
         found = self._database.read(
-            f"SELECT {POINT_COLUMNS} FROM (SELECT {POINT_COLUMNS}, ROW_NUMBER() OVER (ORDER BY at_row) AS place "
-            f"FROM points {where}) AS numbered WHERE (? - place) % ? = 0 ORDER BY at_row",
-            (*within, total, step),  # counted from the end: the newest point is always there
+            f"SELECT {POINT_COLUMNS} FROM (SELECT {POINT_COLUMNS}, ROW_NUMBER() OVER (ORDER BY at_row) AS number "
+            f"FROM points {where}) AS numbered WHERE (? - number) % ? = 0 ORDER BY at_row",
+            (*within, total, step),  # counted from the end: the newest point is always included
         )
         return [Point(*row) for row in found]
 
-    def uncovered(self, before: float, *, most: int) -> list[str]:
-        """Return streams with old events that no snapshot covers, so that they may not be erased yet."""
+    def uncovered(self, before: float, *, limit: int) -> list[str]:
+        """Return streams with old events that no snapshot covers: these cannot be erased yet."""
         found = self._database.read(
             "SELECT DISTINCT s.name FROM events e JOIN streams s ON s.id = e.stream LEFT JOIN snapshots p "
             "ON p.stream = e.stream WHERE e.at < ? AND e.seq > COALESCE(p.seq, 0) "
-            f"AND e.kind NOT IN {ALWAYS_KEPT} ORDER BY s.name LIMIT ?",
-            (before, most),
+            f"AND e.kind NOT IN {NEVER_PRUNED} ORDER BY s.name LIMIT ?",
+            (before, limit),
         )
         return [name for (name,) in found]
 
-    def changes(self, stream: int, *, most: int) -> list[StoredEvent]:
+    def changes(self, stream: int, *, limit: int) -> list[StoredEvent]:
         """Return the last changes of a stream's settings, the newest first."""
         found = self._database.read(
             f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND kind = 'settings' ORDER BY seq DESC LIMIT ?",
-            (stream, most),
+            (stream, limit),
         )
         return [as_event(row) for row in found]
 
     def log(self, stream: int) -> list[StoredEvent]:
-        """Return everything that happened to a stream, in order."""
+        """Return all events of a stream, in order."""
         found = self._database.read(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? ORDER BY seq", (stream,))
         return [as_event(row) for row in found]
 
     def model_files(self, version: str) -> dict[str, bytes]:
-        """Return the files of a model; none where it was never kept."""
+        """Return the files of a model; none if it was never stored."""
         found = self._database.read("SELECT name, content FROM model_files WHERE version = ?", (version,))
         return {name: bytes(content) for name, content in found}
 
     def add_key(self, record: KeyRecord) -> None:
-        """Keep a new API key."""
+        """Store a new API key."""
         with self._database.transaction() as session:
             session.execute(
                 f"INSERT INTO api_keys ({KEY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -141,18 +145,12 @@ class Store:
             return True
 
     def meta(self, name: str) -> str | None:
-        """Return a word of the whole store."""
+        """Return a value of the whole store."""
         found = self._database.read("SELECT value FROM obil_meta WHERE name = ?", (name,))
         return str(found[0][0]) if found else None
 
 
-def summary_of(row: StreamRow) -> dict[str, Any]:
-    """Return what a stream wrote about itself."""
-    record: dict[str, Any] = json.loads(row.summary)
-    return record
-
-
-def _which(search: str, *, alarmed: bool) -> tuple[str, tuple[str, ...]]:
+def _condition(search: str, *, alarmed: bool) -> tuple[str, tuple[str, ...]]:
     where = " AND trusted = 0" if alarmed else ""
     if not search:
         return where, ()
@@ -163,3 +161,60 @@ def _which(search: str, *, alarmed: bool) -> tuple[str, tuple[str, ...]]:
 def _key(row: tuple[Any, ...]) -> KeyRecord:
     name, holder, digest, scopes, *times = row
     return KeyRecord(name, holder, bytes(digest), tuple(scopes.split()), *times)
+
+
+class StoreProbe:
+    """Checks that a store can be written to by writing to it, at most once per second.
+
+    Anyone may ask, without a key: together they cost the disk little.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._lock, self._ready_until = store, threading.Lock(), 0.0
+
+    async def ready(self) -> bool:
+        """Return whether the store can be written to."""
+        try:
+            if time.monotonic() >= self._ready_until:
+                await asyncio.to_thread(self._write)
+        except ObilError:
+            return False
+        return True
+
+    def _write(self) -> None:
+        with self._lock:
+            if time.monotonic() < self._ready_until:
+                return  # another request has written while this one waited
+            with self._store.writing() as session:
+                session.set_meta("probe", "-" * PROBE_BYTES)
+                session.set_meta("probe", "1")
+            self._ready_until = time.monotonic() + READY_SECONDS
+
+
+def open_store(url: str) -> Store:
+    """Return the store at a path, at sqlite:///path or at postgresql://...; it is created if it does not exist."""
+    file = file_of(url)
+    if file is None:
+        from obil.service.storage.postgres_database import PostgresDatabase  # noqa: PLC0415  # needs psycopg
+
+        return Store(PostgresDatabase(url))
+    from obil.service.storage.sqlite_database import SqliteDatabase  # noqa: PLC0415  # only if it is used
+
+    return Store(SqliteDatabase(file))
+
+
+def file_of(url: str) -> Path | None:
+    """Return the file of an SQLite store, None for PostgreSQL.
+
+    >>> file_of("sqlite:///streams.db"), file_of("postgresql://host/obil")
+    (PosixPath('streams.db'), None)
+    """
+    scheme, colon, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        return None
+    if colon and scheme != "sqlite":
+        raise InvalidInputError(f"store must be a path, sqlite:///path or postgresql://..., got {scheme!r:.20}://")
+    path = rest.removeprefix("/") if colon else url
+    if not path:
+        raise InvalidInputError("store must have a path, such as sqlite:///streams.db")
+    return Path(path)

@@ -1,4 +1,4 @@
-"""Write what happened to a stream as bytes, and read it back exactly."""
+"""Encode the events of a stream as bytes, and decode them exactly."""
 
 import json
 import struct
@@ -16,11 +16,11 @@ CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN = (
     "created", "decided", "labelled", "settings", "model", "restarted", "forgotten",
 )  # fmt: skip
 _HEADER = struct.Struct("<IHHBI")  # rows, classes, views, flags, bytes of the ids
-_HAS_ANSWER, _HAS_THRESHOLDS, _SAME_FLAGS = 1, 2, 4
+_HAS_RESPONSE, _HAS_THRESHOLDS, _SAME_FLAGS = 1, 2, 4
 
 
 class StoredEvent(NamedTuple):
-    """One line of a stream's log."""
+    """One event of a stream's log."""
 
     seq: int
     at: float  # seconds since 1970
@@ -34,18 +34,18 @@ class StoredEvent(NamedTuple):
 
 
 class DecidedRows(NamedTuple):
-    """The rows of one request: what a replay needs, and what a retry is answered with."""
+    """The rows of one request: what a replay needs, and the response for a retry."""
 
     ids: Sequence[Id] | None
     log_ratios: FloatArray  # (n, K)
     views: FloatArray | None  # (n, V, K), of single precision
-    numbers: npt.NDArray[np.int64]  # (n,) the classes decided
+    numbers: npt.NDArray[np.int64]  # (n,) of the classes decided
     flags: npt.NDArray[np.uint8]  # (n,) 1: trusted, 2: reachable
-    answer: "Answer | None" = None  # where the request may be retried
+    response: "StoredResponse | None" = None  # if the request may be retried
 
 
-class Answer(NamedTuple):
-    """What of an answer does not follow from the rows alone."""
+class StoredResponse(NamedTuple):
+    """The part of a response that does not follow from the rows alone."""
 
     model: str  # the version
     priors: FloatArray  # (n, K)
@@ -53,26 +53,26 @@ class Answer(NamedTuple):
 
 
 def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> bytes:
-    """Return decided rows as bytes; `inputs`, as they were sent, are kept where given."""
+    """Return decided rows as bytes; `inputs`, the rows as sent, are included if given."""
     n, n_classes = rows.log_ratios.shape
     n_views = 0 if rows.views is None else rows.views.shape[1]
-    named: dict[str, Any] = {} if rows.ids is None else {"ids": list(rows.ids)}
+    header: dict[str, Any] = {} if rows.ids is None else {"ids": list(rows.ids)}
     if inputs is not None:
-        named["inputs"] = list(inputs)
-    if rows.answer is not None:
-        named["model"] = rows.answer.model
-    text = json.dumps(named, separators=(",", ":")).encode() if named else b""
+        header["inputs"] = list(inputs)
+    if rows.response is not None:
+        header["model"] = rows.response.model
+    text = json.dumps(header, separators=(",", ":")).encode() if header else b""
     same = n > 0 and bool((rows.flags == rows.flags[0]).all())
     flags = _SAME_FLAGS if same else 0
     marks = rows.flags[:1] if same else rows.flags
     parts = [
-        rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype(_kind_of_numbers(n_classes)).tobytes(), marks.tobytes(),
+        rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype(_number_type(n_classes)).tobytes(), marks.tobytes(),
     ]  # fmt: skip
     if rows.views is not None:
         parts.append(rows.views[:, :, 1:].astype("<f4").tobytes())
-    if rows.answer is not None:
-        _, priors, thresholds = rows.answer
-        flags |= _HAS_ANSWER | (_HAS_THRESHOLDS if thresholds is not None else 0)
+    if rows.response is not None:
+        _, priors, thresholds = rows.response
+        flags |= _HAS_RESPONSE | (_HAS_THRESHOLDS if thresholds is not None else 0)
         parts += [priors.tobytes(), b"" if thresholds is None else thresholds.tobytes()]
     return b"".join([_HEADER.pack(n, n_classes, n_views, flags, len(text)), text, *parts])
 
@@ -81,47 +81,47 @@ def read_rows(payload: bytes) -> DecidedRows:
     """Return the rows that were written, bit for bit."""
     try:
         n, n_classes, n_views, flags, n_text = _HEADER.unpack_from(payload)
-        place = _HEADER.size + n_text
-        named = json.loads(payload[_HEADER.size : place]) if n_text else {}
+        offset = _HEADER.size + n_text
+        header = json.loads(payload[_HEADER.size : offset]) if n_text else {}
 
         def take(dtype: str, *shape: int) -> npt.NDArray[Any]:
-            nonlocal place
+            nonlocal offset
             size = int(np.prod(shape))
-            values = np.frombuffer(payload, dtype=dtype, count=size, offset=place).reshape(shape)
-            place += values.nbytes
+            values = np.frombuffer(payload, dtype=dtype, count=size, offset=offset).reshape(shape)
+            offset += values.nbytes
             return values
 
         log_ratios = np.zeros((n, n_classes))
         log_ratios[:, 1:] = take("<f8", n, n_classes - 1)
-        numbers = take(_kind_of_numbers(n_classes), n).astype(np.int64)
+        numbers = take(_number_type(n_classes), n).astype(np.int64)
         marks = np.repeat(take("u1", 1), n) if flags & _SAME_FLAGS else take("u1", n)
         views = None
         if n_views:
             views = np.zeros((n, n_views, n_classes))
             views[:, :, 1:] = take("<f4", n, n_views, n_classes - 1)
-        answer = None
-        if flags & _HAS_ANSWER:
+        response = None
+        if flags & _HAS_RESPONSE:
             priors = take("<f8", n, n_classes)
-            answer = Answer(named["model"], priors, take("<f8", n) if flags & _HAS_THRESHOLDS else None)
+            response = StoredResponse(header["model"], priors, take("<f8", n) if flags & _HAS_THRESHOLDS else None)
     except (struct.error, ValueError, KeyError) as error:
         raise InvalidStateError(f"an event of the log is damaged: {error}") from None
-    return DecidedRows(named.get("ids"), log_ratios, views, numbers, marks, answer)
+    return DecidedRows(header.get("ids"), log_ratios, views, numbers, marks, response)
 
 
-def _kind_of_numbers(n_classes: int) -> str:
+def _number_type(n_classes: int) -> str:
     return "u1" if n_classes <= 256 else "<u2"
 
 
 def inputs_of(payload: bytes) -> list[Any] | None:
-    """Return the rows as they were sent, where they were kept."""
+    """Return the rows as they were sent, if they were stored."""
     n_text = _HEADER.unpack_from(payload)[4]
-    named = json.loads(payload[_HEADER.size : _HEADER.size + n_text]) if n_text else {}
-    found: list[Any] | None = named.get("inputs")
+    header = json.loads(payload[_HEADER.size : _HEADER.size + n_text]) if n_text else {}
+    found: list[Any] | None = header.get("inputs")
     return found
 
 
 def write_record(record: Mapping[str, Any]) -> bytes:
-    """Return anything else that happened as bytes."""
+    """Return any other event as bytes."""
     return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -1,22 +1,21 @@
-"""Write to the tables of the service within one transaction, and read what it needs on the way."""
+"""Read and write the tables of the service within one transaction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from obil.service.refusals import NotStoredError
-from obil.service.storage.database import Session
-from obil.service.storage.schema import OF_ONE_STREAM
+from obil.service.storage.database import STREAM_TABLES, Session
 from obil.service.storage.stored_event import StoredEvent
 
 EVENT_COLUMNS = "seq, at, kind, sender, retry_key, digest, first_row, n_rows, payload"
 STREAM_COLUMNS = "id, name, created, updated, seq, n_rows, n_labels, n_alerts, trusted, model, summary"
 POINT_COLUMNS = "at_row, at, prior, low, high, log_threshold, n_rows, n_alerts, log_evidence"
-ALWAYS_KEPT = "('created', 'settings')"  # kinds of events: how a stream began, and the audit of its settings
-PRUNE_EVENTS = 5_000  # at a time, so that no request waits long
+NEVER_PRUNED = "('created', 'settings')"  # kinds of events: the creation, and the audit of the settings
+PRUNE_EVENTS = 5_000  # at once, so that no request waits long
 
 
 class StreamRow(NamedTuple):
-    """A stream at a glance, as it is kept."""
+    """The stored summary of a stream."""
 
     id: int
     name: str
@@ -32,15 +31,15 @@ class StreamRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Where a stream stood after an event."""
+    """The packed state of a stream after an event."""
 
     seq: int
-    model: str  # the version that unpacks it
+    model: str  # the version it was packed with
     state: bytes
 
 
 class Point(NamedTuple):
-    """A stream at one moment, for its history."""
+    """A stream at one time, for its history."""
 
     at_row: int
     at: float
@@ -48,24 +47,24 @@ class Point(NamedTuple):
     low: float | None
     high: float | None
     log_threshold: float | None
-    n_rows: int  # since the point before
+    n_rows: int  # since the previous point
     n_alerts: int  # among them
     log_evidence: float | None
 
 
 class Writing:
-    """What can be done inside one transaction."""
+    """The operations within one transaction."""
 
     def __init__(self, session: Session, lock_rows: str) -> None:
         self._run, self._lock_rows = session.execute, lock_rows
 
     def lock(self, name: str) -> StreamRow | None:
-        """Return a stream that no other process may change until the transaction ends."""
+        """Return a stream, locked until the transaction ends."""
         found = self._run(f"SELECT {STREAM_COLUMNS} FROM streams WHERE name = ?{self._lock_rows}", (name,))
         return StreamRow(*found[0]) if found else None
 
     def add_stream(self, name: str, at: float, model: str) -> StreamRow:
-        """Make a stream, or find the one that another process has just made."""
+        """Create a stream, or find the one that another process has just created."""
         self._run(
             "INSERT INTO streams (name, created, updated, seq, n_rows, n_labels, n_alerts, trusted, model, summary) "
             "VALUES (?, ?, ?, 0, 0, 0, 0, 1, ?, '{}') ON CONFLICT (name) DO NOTHING",
@@ -73,11 +72,11 @@ class Writing:
         )
         found = self.lock(name)
         if found is None:
-            raise NotStoredError(f"the stream {name!r} was erased just now, nothing of this request was kept")
+            raise NotStoredError(f"the stream {name!r} has just been deleted, nothing of this request was stored")
         return found
 
     def save_stream(self, row: StreamRow) -> None:
-        """Write where a stream stands now."""
+        """Write the summary of a stream."""
         self._run(
             "UPDATE streams SET updated = ?, seq = ?, n_rows = ?, n_labels = ?, n_alerts = ?, trusted = ?, model = ?, "
             "summary = ? WHERE id = ?",
@@ -85,8 +84,8 @@ class Writing:
         )
 
     def erase_stream(self, stream: int) -> None:
-        """Erase everything of a stream."""
-        for table in OF_ONE_STREAM:
+        """Delete everything of a stream."""
+        for table in STREAM_TABLES:
             self._run(f"DELETE FROM {table} WHERE stream = ?", (stream,))
         self._run("DELETE FROM streams WHERE id = ?", (stream,))
 
@@ -97,7 +96,7 @@ class Writing:
         )
 
     def rewrite(self, stream: int, seq: int, payload: bytes) -> None:
-        """Put other bytes in the place of an event's, where something of it is to be erased."""
+        """Replace the payload of an event, to erase something of it."""
         self._run("UPDATE events SET payload = ? WHERE stream = ? AND seq = ?", (payload, stream, seq))
 
     def find_retry(self, stream: int, retry_key: str) -> StoredEvent | None:
@@ -109,11 +108,11 @@ class Writing:
         """Return one event."""
         found = self._run(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND seq = ?", (stream, seq))
         if not found:
-            raise NotStoredError(f"event {seq} of a stream is not in the log any more")
+            raise NotStoredError(f"event {seq} of a stream is no longer in the log")
         return as_event(found[0])
 
     def events_after(self, stream: int, seq: int) -> list[StoredEvent]:
-        """Return what happened after an event, in order."""
+        """Return the events after an event, in order."""
         found = self._run(
             f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND seq > ? ORDER BY seq", (stream, seq)
         )
@@ -121,10 +120,10 @@ class Writing:
 
     def events_of_kinds(self, stream: int, kinds: Sequence[str]) -> Iterator[StoredEvent]:
         """Return all events of these kinds, a few at a time."""
-        places, seq = ", ".join("?" * len(kinds)), 0
+        marks, seq = ", ".join("?" * len(kinds)), 0
         while True:
             found = self._run(
-                f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND kind IN ({places}) AND seq > ? "
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND kind IN ({marks}) AND seq > ? "
                 "ORDER BY seq LIMIT 200",
                 (stream, *kinds, seq),
             )
@@ -134,17 +133,17 @@ class Writing:
             seq = found[-1][0]
 
     def snapshot_seq(self, stream: int) -> int:
-        """Return the event after which a stream was last packed, 0 where it never was."""
+        """Return the event of the last snapshot, 0 if there is none."""
         found = self._run("SELECT seq FROM snapshots WHERE stream = ?", (stream,))
         return int(found[0][0]) if found else 0
 
     def snapshot(self, stream: int) -> Snapshot | None:
-        """Return where a stream stood when it was last packed."""
+        """Return the last snapshot of a stream."""
         found = self._run("SELECT seq, model, state FROM snapshots WHERE stream = ?", (stream,))
         return Snapshot(found[0][0], found[0][1], bytes(found[0][2])) if found else None
 
     def save_snapshot(self, stream: int, snapshot: Snapshot) -> None:
-        """Put a newer snapshot in the place of the last."""
+        """Replace the snapshot of a stream."""
         self._run(
             "INSERT INTO snapshots (stream, seq, model, state) VALUES (?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE "
             "SET seq = excluded.seq, model = excluded.model, state = excluded.state",
@@ -160,19 +159,19 @@ class Writing:
         )
 
     def set_meta(self, name: str, value: str) -> None:
-        """Keep a word of the whole store."""
+        """Set a value of the whole store."""
         self._run(
             "INSERT INTO obil_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (name, value),
         )
 
     def meta(self, name: str) -> str | None:
-        """Return a word of the whole store."""
+        """Return a value of the whole store."""
         found = self._run("SELECT value FROM obil_meta WHERE name = ?", (name,))
         return str(found[0][0]) if found else None
 
     def add_model(self, version: str, files: Mapping[str, bytes]) -> None:
-        """Keep the files of a model, so that every process and every restart has them."""
+        """Store the files of a model, so that every process and every restart has them."""
         for name, content in files.items():
             self._run(
                 "INSERT INTO model_files (version, name, content) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -180,10 +179,10 @@ class Writing:
             )
 
     def prune(self, before: float) -> int:
-        """Erase old events that a snapshot covers, and old points; return how many events went."""
+        """Erase old events that a snapshot covers, and old points; return how many events."""
         old = self._run(
             "SELECT e.stream, e.seq FROM events e JOIN snapshots s ON s.stream = e.stream "
-            f"WHERE e.at < ? AND e.seq <= s.seq AND e.kind NOT IN {ALWAYS_KEPT} ORDER BY e.at LIMIT ?",
+            f"WHERE e.at < ? AND e.seq <= s.seq AND e.kind NOT IN {NEVER_PRUNED} ORDER BY e.at LIMIT ?",
             (before, PRUNE_EVENTS),
         )
         for stream, seq in old:
@@ -193,6 +192,6 @@ class Writing:
 
 
 def as_event(row: tuple[Any, ...]) -> StoredEvent:
-    """Return an event as either database gives it."""
+    """Return an event from a row of either database."""
     event = StoredEvent(*row)
     return event._replace(digest=None if event.digest is None else bytes(event.digest), payload=bytes(event.payload))

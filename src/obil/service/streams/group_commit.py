@@ -1,4 +1,4 @@
-"""Write many requests in one transaction: each waits for the disk, all of them wait for it once."""
+"""Commit many requests in one transaction, so that they share one wait for the disk."""
 
 import asyncio
 import logging
@@ -14,43 +14,53 @@ from obil.errors import ObilError
 from obil.service.refusals import NotStoredError, RefusedError, UnknownStreamError
 from obil.service.storage.store import Store
 from obil.service.storage.writing import Writing
-from obil.service.streams.joint_decisions import RowsToDecide, joined, parts_of
 from obil.service.streams.live_stream import LiveStream
-from obil.service.streams.scoring import score
-from obil.service.streams.stream_request import Act, Birth, BlamedError, Request, answer, refuse, runs_together
+from obil.service.streams.stream_request import (
+    Action,
+    NewStream,
+    Request,
+    RequestsFailedError,
+    RowsToDecide,
+    finish_all,
+    joined,
+    parts_of,
+    runs_together,
+    score,
+    set_errors,
+)
 
-MOST_IN_ONE = 256  # requests of one transaction
+MAX_REQUESTS = 256  # of one transaction
 GATHER_SECONDS = 0.003
-IDLE_SECONDS = 1.0  # between two looks for streams to let go of
+IDLE_SECONDS = 1.0  # between two searches for idle streams
 
-Open = Callable[[str, LiveStream | None, Writing, Birth | None, float], LiveStream]
+Open = Callable[[str, LiveStream | None, Writing, NewStream | None, float], LiveStream]
 
 log = logging.getLogger("obil.service")
 
 
 class GroupCommit:
-    """One thread that owns the streams in memory, and does what is asked in the order it comes.
+    """One thread that owns the streams in memory and handles requests in the order they come.
 
     Parameters
     ----------
     store
         Where everything is written.
     open_stream
-        Brings a stream up to what the store holds: name, what is in memory, transaction, how it may be made, when.
-    most_streams, idle_seconds
+        Brings a stream up to date with the store: name, what is in memory, transaction, how to create it, time.
+    max_streams, idle_seconds
         How many streams stay in memory, and how long an idle one does.
     """
 
     def __init__(
-        self, store: Store, open_stream: Open, *, most_streams: int = 2_000, idle_seconds: float = 600.0
+        self, store: Store, open_stream: Open, *, max_streams: int = 2_000, idle_seconds: float = 600.0
     ) -> None:
         self._store, self._open = store, open_stream
-        self._most, self._idle = most_streams, idle_seconds
+        self._max_streams, self._idle_seconds = max_streams, idle_seconds
         self._streams: OrderedDict[str, LiveStream] = OrderedDict()  # the least recently used first
         self._used: dict[str, float] = {}
-        self._waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
-        self._usual = 1  # requests of the last transaction
-        self._closed, self._entering = False, threading.Lock()
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._last_size = 1  # requests of the last transaction
+        self._closed, self._submitting = False, threading.Lock()
         self._thread = threading.Thread(target=self._run, name="obil-writer", daemon=True)
         self._thread.start()
 
@@ -59,32 +69,34 @@ class GroupCommit:
         """How many streams are in memory."""
         return len(self._streams)
 
-    def submit(self, stream: str, act: Act, *, creates: Birth | None = None) -> "Future[Any]":
-        """Have something done to a stream; the future ends when it is safe on disk."""
+    def submit(self, stream: str, action: Action, *, creates: NewStream | None = None) -> "Future[Any]":
+        """Queue an action on a stream; the future is done once it is on disk."""
         done: Future[Any] = Future()
-        self._put(Request(stream, act, creates, waiter=done))
+        self._put(Request(stream, action, creates, waiter=done))
         return done
 
-    async def do(self, stream: str, act: Act, *, creates: Birth | None = None, work: RowsToDecide | None = None) -> Any:
-        """Have something done to a stream, and wait until it is safe on disk."""
+    async def do(
+        self, stream: str, action: Action, *, creates: NewStream | None = None, work: RowsToDecide | None = None
+    ) -> Any:
+        """Queue an action on a stream, and wait until it is on disk."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._put(Request(stream, act, creates, work, done))
+        self._put(Request(stream, action, creates, work, done))
         return await done
 
     def _put(self, request: Request) -> None:
-        with self._entering:  # behind the end of the queue it would wait for ever
+        with self._submitting:  # after the end of the queue it would wait forever
             if self._closed:
-                request.error = NotStoredError("the service is stopping")
-                request.answer()
+                request.error = NotStoredError("the service is stopping: try again")
+                request.finish()
             else:
-                self._waiting.put(request)
+                self._queue.put(request)
 
     def close(self) -> None:
-        """Do what was asked so far, write snapshots of all streams, and stop."""
-        with self._entering:
+        """Finish the queue, write snapshots of all streams, and stop."""
+        with self._submitting:
             if not self._closed:
                 self._closed = True
-                self._waiting.put(None)
+                self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
@@ -92,81 +104,84 @@ class GroupCommit:
         while not stopping:
             batch, stopping = self._next_batch()
             if batch:
-                self._usual = len(batch)
+                self._last_size = len(batch)
                 self._commit(batch)
-            self._let_go(everything=stopping)
+            self._evict(everything=stopping)
 
     def _next_batch(self) -> tuple[list[Request], bool]:
-        """Wait for a request, take those that wait behind it, and say whether the end was among them."""
+        """Wait for a request, take those queued behind it, and say whether the end of the queue was among them."""
         batch: list[Request] = []
         try:
-            request = self._waiting.get(timeout=IDLE_SECONDS)
+            request = self._queue.get(timeout=IDLE_SECONDS)
             self._gather()
             while request is not None:
                 batch.append(request)
-                if len(batch) == MOST_IN_ONE:
+                if len(batch) == MAX_REQUESTS:
                     return batch, False
-                request = self._waiting.get_nowait()
+                request = self._queue.get_nowait()
         except queue.Empty:
             return batch, False
         return batch, True
 
     def _gather(self) -> None:
-        """Give those who came together last time a moment to come together again: they share one wait for the disk."""
+        """Wait briefly for as many requests as came together last time, so that they share one commit."""
         until = time.monotonic() + GATHER_SECONDS
-        while self._waiting.qsize() < self._usual - 1 and time.monotonic() < until:
+        while self._queue.qsize() < self._last_size - 1 and time.monotonic() < until:
             time.sleep(GATHER_SECONDS / 10)
 
     def _commit(self, batch: list[Request]) -> None:
-        going = batch
-        while going:
+        pending = batch
+        while pending:
             opened: set[str] = set()
             try:
-                self._keep(self._write(going, opened))
+                self._keep(self._write(pending, opened))
                 break
-            except BlamedError as failed:  # it may be half done: undo all, and do the others again
+            except RequestsFailedError as failed:  # they may be half done: undo all, and do the others again
                 log.error("requests failed", extra={"fields": {"reason": str(failed)}})
-                refuse(failed.requests, failed.error)
-                going = [one for one in going if one not in failed.requests]
-                refuse(going, None)
-            except BaseException as error:  # nothing of the batch was kept, or nobody knows
+                set_errors(failed.requests, failed.error)
+                pending = [one for one in pending if one not in failed.requests]
+                set_errors(pending, None)
+            except BaseException as error:  # nothing of the batch was stored, or it is not known
                 if isinstance(error, NotStoredError):
-                    log.warning("requests were not stored", extra={"fields": {"n": len(going), "reason": str(error)}})
+                    log.warning("requests were not stored", extra={"fields": {"n": len(pending), "reason": str(error)}})
                 else:
                     log.exception("a transaction failed")
-                refuse(going, error if isinstance(error, NotStoredError) else NotStoredError("the service failed"))
-                going = []
-            for name in opened:  # it may be ahead of the store: read it again
+                set_errors(
+                    pending,
+                    error if isinstance(error, NotStoredError) else NotStoredError("the service failed: try again"),
+                )
+                pending = []
+            for name in opened:  # in memory it may be ahead of the store: read it again
                 self._forget(name)
-        answer(batch)
+        finish_all(batch)
 
     def _write(self, batch: list[Request], opened: set[str]) -> dict[str, LiveStream]:
-        """Do what is asked in one transaction; return the streams of it, which are the store's once it has ended."""
+        """Run the actions of a batch in one transaction; return the streams it touched."""
         touched: dict[str, LiveStream] = {}
         with self._store.writing() as session:
             at = time.time()
-            asked: dict[str, list[Request]] = {}
+            by_stream: dict[str, list[Request]] = {}
             for request in batch:
-                asked.setdefault(request.stream, []).append(request)
-            for name, own in sorted(asked.items()):  # in one order, so that none waits in a ring
-                births = [one.creates for one in own if one.creates is not None]
+                by_stream.setdefault(request.stream, []).append(request)
+            for name, own in sorted(by_stream.items()):  # always in the same order, so that there are no deadlocks
+                creates = next((one.creates for one in own if one.creates is not None), None)
                 opened.add(name)
                 try:
-                    touched[name] = self._open(name, self._streams.get(name), session, next(iter(births), None), at)
-                except UnknownStreamError as error:  # found before anything was done
-                    refuse(own, error)
+                    touched[name] = self._open(name, self._streams.get(name), session, creates, at)
+                except UnknownStreamError as error:  # nothing was done yet
+                    set_errors(own, error)
                 except RefusedError as error:
-                    raise BlamedError(own, error, str(error)) from error
+                    raise RequestsFailedError(own, error, str(error)) from error
                 except ObilError as error:
                     reason = f"{name!r} cannot be read: {error}"
-                    raise BlamedError(own, NotStoredError(reason), reason) from error
+                    raise RequestsFailedError(own, NotStoredError(reason), reason) from error
             for name, live in touched.items():
-                for run in runs_together(asked[name]):
-                    self._act_together(run, live, session, at)
-                if live.made and all(one.error is not None for one in asked[name] if one.creates is not None):
-                    live.erase(session)  # a request that is refused makes no stream, not even for who looks at it
+                for run in runs_together(by_stream[name]):
+                    self._run_together(run, live, session, at)
+                if live.created and all(one.error is not None for one in by_stream[name] if one.creates is not None):
+                    live.erase(session)  # a refused request creates no stream
                     unknown = UnknownStreamError(f"there is no stream {name!r}")
-                    refuse((one for one in asked[name] if one.error is None), unknown)
+                    set_errors((one for one in by_stream[name] if one.error is None), unknown)
                 live.finish(session, at)
         return touched
 
@@ -184,7 +199,7 @@ class GroupCommit:
         self._streams.pop(name, None)
         self._used.pop(name, None)
 
-    def _act_together(self, run: list[Request], live: LiveStream, session: Writing, at: float) -> None:
+    def _run_together(self, run: list[Request], live: LiveStream, session: Writing, at: float) -> None:
         works = [request.work for request in run if request.work is not None]
         if len(works) > 1 and not live.erased:
             rows = joined(works)
@@ -193,45 +208,45 @@ class GroupCommit:
             except NotStoredError:
                 raise
             except RefusedError:
-                pass  # one of them is to blame, and nothing was changed: each by itself
+                pass  # one of them is wrong, and nothing was changed: try each by itself
             except Exception as error:
-                raise BlamedError(run, error, f"deciding failed: {type(error).__name__}") from error
+                raise RequestsFailedError(run, error, f"deciding failed: {type(error).__name__}") from error
             else:
                 for request, part in zip(run, parts_of(decided, [work.rows.n_rows for work in works]), strict=True):
                     request.result = part
                 return
         for request in run:
-            self._act(request, live, session, at)
+            self._run_one(request, live, session, at)
 
-    def _act(self, request: Request, live: LiveStream, session: Writing, at: float) -> None:
+    def _run_one(self, request: Request, live: LiveStream, session: Writing, at: float) -> None:
         try:
             if live.erased:
-                raise UnknownStreamError(f"the stream {request.stream!r} was erased just now")
-            request.result = request.act(live, session, at)
+                raise UnknownStreamError(f"the stream {request.stream!r} has just been deleted")
+            request.result = request.action(live, session, at)
         except NotStoredError:
             raise
-        except RefusedError as error:  # it changed nothing: the others of the batch go on
+        except RefusedError as error:  # it changed nothing: the batch continues
             request.error = error
-        except Exception as error:  # a bug: the others of the batch have no part in it
-            raise BlamedError([request], error, f"a request failed: {type(error).__name__}") from error
+        except Exception as error:  # a bug: the others of the batch are not affected
+            raise RequestsFailedError([request], error, f"a request failed: {type(error).__name__}") from error
 
-    def _let_go(self, *, everything: bool = False) -> None:
+    def _evict(self, *, everything: bool = False) -> None:
         """Write snapshots of streams that leave memory: all, the idle ones, or those that are too many."""
-        old = time.monotonic() - self._idle
+        old = time.monotonic() - self._idle_seconds
         leaving = [
             name
-            for place, name in enumerate(self._streams)
-            if everything or place < len(self._streams) - self._most or self._used.get(name, 0.0) < old
+            for i, name in enumerate(self._streams)
+            if everything or i < len(self._streams) - self._max_streams or self._used.get(name, 0.0) < old
         ]
         if not leaving:
             return
         try:
             with self._store.writing() as session:
-                for name in sorted(leaving):  # in the order of all transactions, so that none waits in a ring
+                for name in sorted(leaving):  # in the order of all transactions, so that there are no deadlocks
                     live = self._streams[name]
                     if live.row.seq > live.snapshot_seq and session.lock(name) == live.row:
                         live.save_snapshot(session)
-        except Exception:  # whatever it is, the one thread that writes goes on
+        except Exception:  # the writer thread must survive any error
             log.warning("snapshots could not be written: these streams will be replayed from the log", exc_info=True)
         for name in leaving:
             self._forget(name)

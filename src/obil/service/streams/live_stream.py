@@ -1,4 +1,4 @@
-"""Hold one stream in memory: do what is asked, write it to the log, and say where the stream stands."""
+"""Hold one stream in memory: decide, label and change it, write each event to the log, and describe its state."""
 
 import json
 import math
@@ -11,6 +11,7 @@ from obil.arrays import FloatArray
 from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
 from obil.online.decision_ids import as_id, as_ids
+from obil.online.labels.label_values import as_propensity
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_stream
 from obil.policies.notation import policy_from_json
@@ -22,35 +23,35 @@ from obil.service.storage.stored_event import (
     MODEL,
     RESTARTED,
     SETTINGS,
-    Answer,
     DecidedRows,
     StoredEvent,
+    StoredResponse,
     read_record,
     read_rows,
     write_record,
     write_rows,
 )
 from obil.service.storage.writing import Point, Snapshot, StreamRow, Writing
-from obil.service.streams.operations import Decided, Label, Labelled, Rows, Sender, SettingsChange
+from obil.service.streams.operations import Decided, Label, LabelResult, Rows, Sender, SettingsChange
 from obil.serving.ratio_model import RatioModel
 
-SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # a stream that comes back replays no more than about so many
-POINT_ROWS, POINT_SECONDS = 500, 5.0  # between two points of a history, at the most
-POINT_SHARE = 1 / 64  # of all rows so far: a short stream is told as finely as a long one
+SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # most that a restored stream replays, about
+POINT_ROWS, POINT_SECONDS = 500, 5.0  # at most, between two points of a history
+POINT_FRACTION = 1 / 64  # of all rows so far: a short stream has as many points as a long one
 TRUSTED, REACHABLE = 1, 2
 
 
 class LiveStream:
-    """A stream, its counters and what of it is not in the store yet. Used by one thread."""
+    """A stream, its counters, and what is not in the store yet. Used by one thread."""
 
     def __init__(
-        self, row: StreamRow, online: OnlineClassifier, version: str, *, snapshot_seq: int, made: bool = False
+        self, row: StreamRow, online: OnlineClassifier, version: str, *, snapshot_seq: int, created: bool = False
     ) -> None:
         self.row, self.online, self.version = row, online, version
         self.snapshot_seq, self._snapshot_rows = snapshot_seq, online.n_rows
         self._point_at, self._point_rows, self._point_alerts = 0.0, row.n_rows, row.n_alerts
-        self._finished_seq = 0 if made else row.seq  # one that was just made is to be written
-        self.made, self.erased = made, False  # in the transaction that is under way
+        self._finished_seq = 0 if created else row.seq  # a new stream is to be written
+        self.created, self.erased = created, False  # in the current transaction
         self._classes: list[Any] = online.model.classes_.tolist()
         self._numbers = {label: number for number, label in enumerate(self._classes)}
         self._positive = None if online.positive is None else self._numbers[online.positive]
@@ -58,7 +59,7 @@ class LiveStream:
     def decide(
         self, rows: Rows, scored: tuple[FloatArray, FloatArray | None], sender: Sender, session: Writing, at: float
     ) -> Decided:
-        """Decide rows and write them to the log; a retry is answered with what was decided then."""
+        """Decide rows and write them to the log; a retry gets what was decided the first time."""
         before = self._earlier(DECIDED, sender, session)
         if before is not None:
             return self._decided_before(before)
@@ -71,10 +72,10 @@ class LiveStream:
             raise BadInputError(str(error)) from None
         numbers = np.array([self._numbers[label] for label in decisions.labels.tolist()], dtype=np.int64)
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
-        answer = None
+        response = None
         if sender.idempotency_key is not None:
-            answer = Answer(self.version, decisions.priors, decisions.thresholds)
-        payload = write_rows(DecidedRows(ids, ratios, views, numbers, flags, answer), inputs=rows.inputs)
+            response = StoredResponse(self.version, decisions.priors, decisions.thresholds)
+        payload = write_rows(DecidedRows(ids, ratios, views, numbers, flags, response), inputs=rows.inputs)
         n_alerts = 0
         if self.online.positive is not None:
             n_alerts = int((numbers == self._numbers[self.online.positive]).sum())
@@ -82,21 +83,21 @@ class LiveStream:
         self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=self.row.n_alerts + n_alerts)
         return self._as_decided(decisions, first)
 
-    def label(self, labels: Sequence[Label], sender: Sender, session: Writing, at: float) -> Labelled:
-        """Take in labels, all or none, and write them to the log."""
+    def label(self, labels: Sequence[Label], sender: Sender, session: Writing, at: float) -> LabelResult:
+        """Take in all labels or none, and write them to the log."""
         before = self._earlier(LABELLED, sender, session)
         if before is not None:
             record = read_record(before.payload)
-            return Labelled(self.row.name, record["known"], record["unknown"], repeated=True)
+            return LabelResult(self.row.name, record["known"], record["unknown"], repeated=True)
         checked = [_checked(one, self._classes) for one in labels]
         unknown = [one.id for one in checked if not self.online.feedback(one.id, one.label, propensity=one.propensity)]
         record = {"labels": [list(one) for one in checked], "known": len(checked) - len(unknown), "unknown": unknown}
         self._log(LABELLED, write_record(record), sender, session, at)
         self.row = self.row._replace(n_labels=self.online.label_counts.labelled)
-        return Labelled(self.row.name, record["known"], unknown)
+        return LabelResult(self.row.name, record["known"], unknown)
 
     def change_policy(self, policy: Mapping[str, Any], sender: Sender, session: Writing, at: float) -> SettingsChange:
-        """Set the policy from the next row on, and write who did."""
+        """Set the policy from the next row on, and log who did."""
         before = dict(self.online.policy.to_json())
         try:
             self.online.policy = policy_from_json(policy)
@@ -107,15 +108,15 @@ class LiveStream:
         return SettingsChange(at=at, by=sender.by, row=self.online.n_rows, before=before, after=after)
 
     def take_model(self, version: str, model: RatioModel, session: Writing, at: float) -> None:
-        """Score with another version from the next row on; the prior carries over."""
+        """Score with another version from the next row on; the prior is kept."""
         self.online.model = model
         self.version = version
         self.row = self.row._replace(model=version)
         self._log(MODEL, write_record({"version": version}), Sender(by="model"), session, at)
-        self.save_snapshot(session)  # so that nothing older than the change needs the old version
+        self.save_snapshot(session)  # so that no replay needs the old version
 
     def restart_monitor(self, sender: Sender, session: Writing, at: float) -> None:
-        """Forget the evidence against label shift."""
+        """Start a new monitoring run."""
         try:
             self.online.restart_monitor()
         except ObilError as error:
@@ -123,27 +124,27 @@ class LiveStream:
         self._log(RESTARTED, b"{}", sender, session, at)
 
     def forget(self, rows: Sequence[int], sender: Sender, session: Writing, at: float) -> None:
-        """Erase rows that are remembered for their labels; a snapshot makes older events needless for a replay."""
+        """Erase rows that wait for their labels; after the snapshot no replay needs older events."""
         kept = [row for row in rows if self.online.forget(row)]
         self._log(FORGOTTEN, write_record({"rows": kept}), sender, session, at)
         self.save_snapshot(session)
 
     def erase(self, session: Writing) -> None:
-        """Erase the whole stream; nothing can be asked of it any more."""
+        """Delete the stream."""
         session.erase_stream(self.row.id)
         self.erased = True
 
     def described(self) -> StreamRow:
-        """Return the stream at a glance as it is now, whether that is in the store yet or not."""
+        """Return the current summary of the stream, stored or not."""
         return self.row._replace(trusted=int(self.online.trusted), summary=json.dumps(self._summary()))
 
     def finish(self, session: Writing, at: float) -> None:
-        """Write where the stream stands after the events of this transaction."""
+        """Write the summary of the stream after the events of this transaction."""
         if self.erased or self.row.seq == self._finished_seq:
             return
         online = self.online
         self.row = self.described()._replace(updated=at)
-        self._finished_seq, self.made = self.row.seq, False
+        self._finished_seq, self.created = self.row.seq, False
         session.save_stream(self.row)
         if self._wants_point(at):
             self._add_point(session, at)
@@ -151,11 +152,11 @@ class LiveStream:
             self.save_snapshot(session)
 
     def follow(self, row: StreamRow) -> None:
-        """Stand where another process has brought the stream, whose events were done again here."""
+        """Take over the row that another process wrote, after its events were replayed here."""
         self.row, self.version, self._finished_seq = row, row.model, row.seq
 
     def save_snapshot(self, session: Writing) -> None:
-        """Write the whole state, from which the stream goes on without the events before it."""
+        """Write the whole state, so that the stream can be restored without earlier events."""
         session.save_snapshot(self.row.id, Snapshot(self.row.seq, self.version, pack_stream(self.online)))
         self.snapshot_seq, self._snapshot_rows = self.row.seq, self.online.n_rows
 
@@ -164,22 +165,22 @@ class LiveStream:
             return None
         event = session.find_retry(self.row.id, sender.idempotency_key)
         if event is not None and (event.kind, event.digest) != (kind, sender.digest):
-            raise KeyReusedError("this idempotency key came before with another body: take a new key")
+            raise KeyReusedError("this idempotency key was used with another body: use a new key")
         return event
 
     def _decided_before(self, event: StoredEvent) -> Decided:
         rows = read_rows(event.payload)
-        if rows.answer is None:
-            raise InvalidStateError("an event with an idempotency key holds its answer")
+        if rows.response is None:
+            raise InvalidStateError("an event with an idempotency key lacks its response")
         return Decided(
             stream=self.row.name,
-            model=rows.answer.model,
+            model=rows.response.model,
             first_row=event.first_row,
             ids=range(event.first_row, event.first_row + event.n_rows) if rows.ids is None else rows.ids,
             labels=[self._classes[number] for number in rows.numbers.tolist()],
             log_ratios=rows.log_ratios,
-            priors=rows.answer.priors,
-            thresholds=rows.answer.thresholds,
+            priors=rows.response.priors,
+            thresholds=rows.response.thresholds,
             reachable=(rows.flags & REACHABLE) > 0,
             trusted=(rows.flags & TRUSTED) > 0,
             repeated=True,
@@ -232,7 +233,7 @@ class LiveStream:
 
     def _wants_point(self, at: float) -> bool:
         new = self.row.n_rows - self._point_rows
-        enough = min(POINT_ROWS, max(16.0, POINT_SHARE * self.row.n_rows))
+        enough = min(POINT_ROWS, max(16.0, POINT_FRACTION * self.row.n_rows))
         return new >= enough or (new > 0 and at - self._point_at >= POINT_SECONDS)
 
     def _add_point(self, session: Writing, at: float) -> None:
@@ -262,14 +263,17 @@ class LiveStream:
 
 
 def _checked(one: Label, classes: Sequence[Any]) -> Label:
-    """Refuse a label before any of its request is taken in."""
+    """Refuse a label before any label of its request is taken in."""
     try:
         name = as_id(one.id)
     except ObilError as error:
         raise BadInputError(str(error), where="id") from None
     if isinstance(one.label, bool) or one.label not in classes:
-        raise BadInputError(f"the classes are {list(classes)!r:.200}, got the label {one.label!r:.80}", where="label")
-    propensity: Any = one.propensity  # as it came
-    if isinstance(propensity, bool) or not isinstance(propensity, int | float) or not 0.0 < propensity <= 1.0:
-        raise BadInputError(f"a propensity lies above 0 and at most at 1, got {propensity!r:.40}", where="propensity")
-    return Label(name, classes[list(classes).index(one.label)], float(propensity))
+        raise BadInputError(
+            f"label must be one of the classes {list(classes)!r:.200}, got {one.label!r:.80}", where="label"
+        )
+    try:
+        propensity = as_propensity(one.propensity)
+    except ObilError as error:
+        raise BadInputError(str(error), where="propensity") from None
+    return Label(name, classes[list(classes).index(one.label)], propensity)

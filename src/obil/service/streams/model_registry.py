@@ -1,4 +1,4 @@
-"""Keep every version of the model at hand: read from its folder, kept in the store, loaded when a stream needs it."""
+"""Register every version of the model: read from its folder, stored in the store, loaded when a stream needs it."""
 
 import hashlib
 import math
@@ -18,12 +18,12 @@ from obil.service.storage.store import Store
 from obil.serving.files import load
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 
-MOST_LOADED = 4  # versions in memory; older ones are loaded again when a stream comes back that still has one
+MAX_LOADED = 4  # versions in memory; older ones are loaded again when a stream needs one
 CURRENT = "current_model"
 
 
 class ModelRegistry:
-    """The versions of one model; a version is named by what its files hold."""
+    """The versions of one model; a version is the hash of its files."""
 
     def __init__(self, folder: Path, store: Store, *, trusted: Sequence[str] = ()) -> None:
         self._folder, self._store, self._trusted = folder, store, tuple(trusted)
@@ -32,19 +32,19 @@ class ModelRegistry:
         self._lock = threading.Lock()
 
     def take_from_folder(self) -> str:
-        """Read the folder, keep its files in the store, and return the version; a model the gate refuses is refused."""
+        """Read the folder, store its files, and return the version; refuse a model that the deployment gate refuses."""
         files = {path.name: path.read_bytes() for path in sorted(self._folder.iterdir()) if path.is_file()}
         version = version_of(files)
         model = self._load(files)
         card = self._card_of(version, model)
         if card["gate"]["verdict"] == "refuse":
             reasons = "; ".join(card["gate"]["reasons"])
-            raise ModelRefusedError(f"the gate refuses this model: {reasons}")
+            raise ModelRefusedError(f"the deployment gate refuses this model: {reasons}")
         current = self.current_version()
         if current is not None and self.get(current).classes_.tolist() != model.classes_.tolist():
             raise ModelRefusedError(
-                f"the streams know the classes {self.get(current).classes_.tolist()}, the new model "
-                f"{model.classes_.tolist()}"
+                f"the new model must have the streams' classes {self.get(current).classes_.tolist()}, "
+                f"got {model.classes_.tolist()}"
             )
         with self._store.writing() as session:
             session.add_model(version, files)
@@ -54,11 +54,11 @@ class ModelRegistry:
         return version
 
     def current_version(self) -> str | None:
-        """Return the version that scores from now on, for all processes."""
+        """Return the current version, shared by all processes."""
         return self._store.meta(CURRENT)
 
     def get(self, version: str) -> RatioModel:
-        """Return a version, loading it from the store if it is not in memory."""
+        """Return a version, loaded from the store if it is not in memory."""
         with self._lock:
             if version in self._loaded:
                 self._loaded.move_to_end(version)
@@ -71,13 +71,13 @@ class ModelRegistry:
             return self._keep(version, model)
 
     def card(self, version: str) -> Mapping[str, Any]:
-        """Return what a person wants to know of a version."""
+        """Return the model card of a version."""
         return self._card_of(version, self.get(version))
 
     def _keep(self, version: str, model: RatioModel) -> RatioModel:
         kept = self._loaded.setdefault(version, model)
         self._loaded.move_to_end(version)
-        while len(self._loaded) > MOST_LOADED:
+        while len(self._loaded) > MAX_LOADED:
             self._loaded.popitem(last=False)
         return kept
 
@@ -85,7 +85,7 @@ class ModelRegistry:
         with tempfile.TemporaryDirectory(prefix="obil-model-") as folder:
             for name, content in files.items():
                 if name != Path(name).name:
-                    raise ModelFileError(f"a model has only plain file names, got {name!r:.60}")
+                    raise ModelFileError(f"a model must have plain file names, got {name!r:.60}")
                 (Path(folder) / name).write_bytes(content)
             try:
                 return as_ratio_model(load(folder, trusted=self._trusted))
@@ -99,7 +99,7 @@ class ModelRegistry:
 
 
 def version_of(files: Mapping[str, bytes]) -> str:
-    """Name a model by what its files hold."""
+    """Return the version of a model: the hash of its files."""
     digest = hashlib.sha256()
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
@@ -108,7 +108,7 @@ def version_of(files: Mapping[str, bytes]) -> str:
 
 def _card(version: str, model: RatioModel) -> dict[str, Any]:
     diagnosis = diagnose(model.holdout_)
-    verdict = Gate().judge(diagnosis)
+    gate = Gate().judge(diagnosis).to_json()
     classes = model.classes_.tolist()
     columns = None
     if model.encoder is not None:
@@ -125,23 +125,19 @@ def _card(version: str, model: RatioModel) -> dict[str, Any]:
         "columns": columns,
         "n_features": model.scorer.n_features,
         "views": len(model.view_members),
-        "gate": {"verdict": verdict.decision, **_without(verdict.to_json(), "decision")},
-        "reliability": [_shown_bin(one) for one in diagnosis.balanced.table if one.class_number == len(classes) - 1],
+        "gate": {"verdict": gate.pop("decision"), **gate},
+        "reliability": [_bin_record(one) for one in diagnosis.balanced.table if one.class_number == len(classes) - 1],
     }
 
 
-def _without(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key != name}
-
-
-def _shown_bin(one: ReliabilityBin) -> dict[str, float]:
-    """Return what a bin promised and what happened, with a 90 % interval of that (Wilson's)."""
-    n, share, z = max(one.n_rows, 1), one.observed_rate, 1.645
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+def _bin_record(one: ReliabilityBin) -> dict[str, float]:
+    """Return the predicted and observed frequency of a bin, with a 90 % confidence interval (Wilson's)."""
+    n, rate, z = max(one.n_rows, 1), one.observed_rate, 1.645
+    middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return {
         "predicted": one.mean_posterior,
-        "observed": share,
+        "observed": rate,
         "low": max(0.0, middle - half),
         "high": min(1.0, middle + half),
         "weight": one.weight,

@@ -1,7 +1,8 @@
-"""Name what can be asked of the streams, and what comes back."""
+"""Define the operations on streams, and the records they take and return."""
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -9,23 +10,42 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray
 from obil.online.decision_ids import Id
+from obil.service.refusals import BadInputError
 from obil.serving.ratio_model import RatioModel
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+_NAME = re.compile(NAME_PATTERN[1:-1], re.ASCII)
+
+
+def as_stream_name(name: str) -> str:
+    """Return the name, or refuse one that a path, a query, a log or a file could misread.
+
+    >>> as_stream_name("shop-7.eu")
+    'shop-7.eu'
+    """
+    if _NAME.fullmatch(name) is None:
+        raise BadInputError(
+            "a stream name must have 1 to 128 letters, digits, dots, hyphens and underscores and begin with a letter "
+            f"or a digit, got {name!r:.80}",
+            where="stream",
+        )
+    return name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows to be decided, as they came in one request."""
+    """The rows of one request, to be decided."""
 
-    table: Any  # what RatioModel.log_ratios takes: columns by name, or an array (n, p)
+    table: Any  # what RatioModel.score takes: columns by name, or an array (n, p)
     n_rows: int
-    ids: Sequence[Id] | None = None  # None: each is its row number in the stream
-    inputs: Sequence[Any] | None = None  # the rows as they were sent, kept only where the service stores inputs
-    read_for: RatioModel | None = None  # whose columns and codes of words the table has; None: any model's
+    ids: Sequence[Id] | None = None  # None: the row numbers in the stream
+    inputs: Sequence[Any] | None = None  # the rows as sent, if the service stores inputs
+    read_for: RatioModel | None = None  # the model whose columns and category codes the table has; None: any
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who asks, and under which name a retry would be known."""
+    """Who sends a request, and the key that identifies a retry."""
 
     by: str = "anonymous"  # the name of the API key
     idempotency_key: str | None = None
@@ -34,7 +54,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """What was decided for the rows of one request, as columns."""
+    """The decisions of one request, as columns."""
 
     stream: str
     model: str  # its version
@@ -46,34 +66,35 @@ class Decided:
     thresholds: FloatArray | None  # (n,) on the positive class's log ratio
     reachable: npt.NDArray[np.bool_]  # (n,)
     trusted: npt.NDArray[np.bool_]  # (n,)
-    repeated: bool = False  # a retry: these rows had voted before
-    positive: int | None = None  # the number of the class that thresholds speak of; None: the second of two, or none
+    repeated: bool = False  # a retry: these rows had updated the prior before
+    positive: int | None = None  # the number of the positive class; None: the second of two, or none
 
 
 class Label(NamedTuple):
-    """A true label that came late."""
+    """A late label."""
 
     id: Id
     label: Any
     propensity: float = 1.0
 
 
-class Labelled(NamedTuple):
-    """What became of the labels of one request."""
+@dataclass(frozen=True, slots=True)
+class LabelResult:
+    """How many labels of one request belonged to a decision."""
 
     stream: str
     known: int
-    unknown: Sequence[Id]  # never decided, or beyond the horizon
+    unknown: Sequence[Id]  # never decided, or longer ago than the horizon
     repeated: bool = False  # a retry
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """How a stream decides; what is None is taken from the service's defaults."""
+    """How a stream decides; None takes the default of the service."""
 
     policy: Mapping[str, Any] | None = None  # Policy.to_json()
     tracker: str | None = None  # "safe" or "bank"
-    prior: float | Mapping[str, float] | Sequence[float] | None = None  # where it starts
+    prior: float | Mapping[str, float] | Sequence[float] | None = None  # the initial one
     positive: Any = None
     horizon: int | None = None
     unlabeled_as: Any = None
@@ -85,7 +106,7 @@ class SettingsChange:
 
     at: float  # seconds since 1970
     by: str
-    row: int  # from which it holds
+    row: int  # the first row it applies to
     before: Mapping[str, Any]
     after: Mapping[str, Any]
 
@@ -98,7 +119,7 @@ class StreamSummary:
     rows: int
     labels: int
     alerts: int
-    prior: Mapping[str, float]  # class, as text: share
+    prior: Mapping[str, float]  # by class name
     training_prior: Mapping[str, float]
     positive: Any
     trusted: bool
@@ -107,23 +128,22 @@ class StreamSummary:
     model: str
     created: float
     updated: float
-    seq: int  # grows with everything that happens to the stream
+    seq: int  # grows with every event of the stream
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPage:
-    """Some streams in the order of their names."""
+    """Some streams, by name."""
 
     streams: Sequence[StreamSummary]
     total: int
-    next: str | None = None  # give it as `after` for the next page
+    next: str | None = None  # pass it as `after` to get the next page
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamDetail:
-    """A stream in depth."""
+@dataclass(frozen=True, slots=True)
+class StreamDetail(StreamSummary):
+    """A stream in detail."""
 
-    summary: StreamSummary
     classes: Sequence[Any]
     interval: Mapping[str, tuple[float, float]] | None
     start_prior: Mapping[str, float]
@@ -133,12 +153,12 @@ class StreamDetail:
     performance: Mapping[str, Any] | None  # {"now": {...}, "window": {...}, "text": ...}
     change: Mapping[str, Any]  # ChangeReport.to_json()
     settings: Mapping[str, Any]
-    changes: Sequence[SettingsChange] = field(default=())  # the newest first
+    changes: Sequence[SettingsChange]  # the newest first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Series:
-    """A stream over time, down-sampled: columns of equal length."""
+class StreamHistory:
+    """A stream over time, downsampled: columns of equal length."""
 
     stream: str
     columns: Mapping[str, Sequence[float | None]]
@@ -147,55 +167,55 @@ class Series:
 
 
 class Streams(Protocol):
-    """Everything the HTTP side asks of the streams. Methods raise `obil.service.refusals.RefusedError`."""
+    """All operations on streams. Methods raise `obil.service.refusals.RefusedError`."""
 
     async def decide(self, stream: str, rows: Rows, sender: Sender) -> Decided:
-        """Decide rows, let them vote, and return when they are safe on disk."""
+        """Decide rows, update the prior with them, and return once they are on disk."""
 
-    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> Labelled:
-        """Take in late labels, and return when they are safe on disk."""
+    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> LabelResult:
+        """Take in late labels, and return once they are on disk."""
 
     async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
-        """Make a stream in advance."""
+        """Create a stream."""
 
     async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> SettingsChange:
         """Set the policy from the next row on."""
 
     async def restart_monitor(self, stream: str, sender: Sender) -> StreamDetail:
-        """Forget the evidence against label shift and watch afresh."""
+        """Start a new monitoring run, without the evidence so far."""
 
     async def forget(self, stream: str, ids: Sequence[Id], sender: Sender) -> int:
-        """Erase what is kept of decisions; return how many were found."""
+        """Erase decisions; return how many were found."""
 
     async def delete(self, stream: str, sender: Sender) -> None:
-        """Erase a whole stream."""
+        """Delete a stream."""
 
     async def detail(self, stream: str) -> StreamDetail:
-        """Return a stream in depth."""
+        """Return a stream in detail."""
 
     async def history(
         self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
-    ) -> Series:
-        """Return a stream over time, between two moments (seconds since 1970)."""
+    ) -> StreamHistory:
+        """Return a stream over time, between two times (seconds since 1970)."""
 
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
     ) -> StreamPage:
-        """Return streams at a glance."""
+        """Return summaries of streams, by name."""
 
     async def changed_since(self, seq: Mapping[str, int]) -> Sequence[StreamSummary]:
-        """Return those of the named streams whose seq is another one than given."""
+        """Return those of the named streams whose seq differs from the given one."""
 
     async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
-        """Read the model folder again; refuse a model that the gate refuses."""
+        """Read the model folder again; refuse a model that the deployment gate refuses."""
 
     async def ready(self) -> bool:
-        """Return whether decisions can be taken and kept."""
+        """Return whether decisions can be made and stored."""
 
     @property
     def model(self) -> RatioModel:
-        """The model that scores from now on."""
+        """The current model."""
 
     @property
     def model_card(self) -> Mapping[str, Any]:
-        """Version, classes, columns, the gate's verdict and the reliability diagram."""
+        """Version, classes, columns, the deployment gate's verdict and the reliability diagram."""

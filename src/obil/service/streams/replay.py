@@ -1,4 +1,4 @@
-"""Make a stream's state from its log: what was done once is done again, bit for bit."""
+"""Create a stream from its settings, and replay its log: the state is the same bit for bit."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +29,8 @@ Models = Callable[[str], RatioModel]  # version -> model
 TRACKERS = ("safe", "bank")
 
 
-def settled(settings: StreamSettings, defaults: StreamSettings) -> dict[str, Any]:
-    """Return the settings of a new stream as plain JSON values, what is not given taken from the defaults."""
+def resolved_settings(settings: StreamSettings, defaults: StreamSettings) -> dict[str, Any]:
+    """Return the settings of a new stream as plain JSON values, completed from the defaults."""
     given = {name: value for name, value in asdict(settings).items() if value is not None}
     chosen = {name: value for name, value in asdict(defaults).items() if value is not None} | given
     return {
@@ -43,16 +43,18 @@ def settled(settings: StreamSettings, defaults: StreamSettings) -> dict[str, Any
     }
 
 
-def fresh_online(model: RatioModel, settings: Mapping[str, Any]) -> OnlineClassifier:
-    """Return a stream that has seen no row; what cannot be set so is refused."""
+def new_online(model: RatioModel, settings: Mapping[str, Any]) -> OnlineClassifier:
+    """Return a stream without rows, or refuse its settings."""
     if settings["tracker"] not in TRACKERS:
         raise BadInputError(
-            f"a tracker is one of {', '.join(TRACKERS)}, got {settings['tracker']!r:.40}", where="tracker"
+            f"tracker must be one of {', '.join(TRACKERS)}, got {settings['tracker']!r:.40}", where="tracker"
         )
-    by_text = {str(name): name for name in model.classes_.tolist()}  # JSON and a command line know classes as text
+    by_text = {
+        str(name): name for name in model.classes_.tolist()
+    }  # classes are text in JSON keys and on the command line
     prior, positive, unlabeled_as = settings["prior"], settings["positive"], settings["unlabeled_as"]
     if isinstance(prior, Mapping):
-        prior = {by_text.get(name, name): share for name, share in prior.items()}
+        prior = {by_text.get(name, name): value for name, value in prior.items()}
     try:
         return OnlineClassifier(
             model,
@@ -68,23 +70,23 @@ def fresh_online(model: RatioModel, settings: Mapping[str, Any]) -> OnlineClassi
 
 
 def replay(online: OnlineClassifier | None, events: Sequence[StoredEvent], models: Models) -> OnlineClassifier:
-    """Return the stream after these events, which follow each other; None is a stream before its first."""
+    """Return the stream after these consecutive events; None is a stream before its first event."""
     for event, before in zip(events, (None, *events), strict=False):
         if before is not None and event.seq != before.seq + 1:
-            raise InvalidStateError(f"the log of this stream lacks what came between {before.seq} and {event.seq}")
+            raise InvalidStateError(f"the log of this stream lacks the events between {before.seq} and {event.seq}")
         if event.kind == CREATED:
-            made = read_record(event.payload)
-            online = fresh_online(models(made["model"]), made["settings"])
+            created = read_record(event.payload)
+            online = new_online(models(created["model"]), created["settings"])
             continue
         if online is None:
-            raise InvalidStateError("the log of this stream lacks its beginning, and no snapshot takes its place")
-        _do_again(online, event, models)
+            raise InvalidStateError("the log of this stream lacks its first event, and there is no snapshot")
+        _replay_event(online, event, models)
     if online is None:
         raise InvalidStateError("the log of this stream is empty")
     return online
 
 
-def _do_again(online: OnlineClassifier, event: StoredEvent, models: Models) -> None:
+def _replay_event(online: OnlineClassifier, event: StoredEvent, models: Models) -> None:
     if event.kind == DECIDED:
         rows = read_rows(event.payload)
         online.decide_log_ratios(rows.log_ratios, views=rows.views, ids=rows.ids)
@@ -101,9 +103,9 @@ def _do_again(online: OnlineClassifier, event: StoredEvent, models: Models) -> N
         for row in read_record(event.payload)["rows"]:
             online.forget(row)
     else:
-        raise InvalidStateError(f"the log holds an event that this version does not know: {event.kind!r:.40}")
+        raise InvalidStateError(f"the log has an event of an unknown kind: {event.kind!r:.40}")
 
 
 def same_settings(one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
-    """Return whether two settings, as plain values, are the same."""
+    """Return whether two settings are equal as JSON."""
     return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)

@@ -1,4 +1,4 @@
-"""Give every stream its place: in memory, in the store, and in the answers of the service."""
+"""Run all streams of a model: in memory, in the store, and in the responses of the service."""
 
 import asyncio
 import json
@@ -13,38 +13,34 @@ from obil.online.decision_ids import Id
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_stream, unpack_stream
 from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedError, StreamExistsError, UnknownStreamError
-from obil.service.storage.store import Store
-from obil.service.storage.store_probe import StoreProbe
+from obil.service.storage.store import Store, StoreProbe
 from obil.service.storage.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.storage.writing import StreamRow, Writing
-from obil.service.streams.erasure import erase_rows
+from obil.service.streams.erasure import erase_old, erase_rows
 from obil.service.streams.group_commit import GroupCommit
-from obil.service.streams.joint_decisions import RowsToDecide
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.model_registry import CURRENT, ModelRegistry
 from obil.service.streams.operations import (
     Decided,
     Label,
-    Labelled,
+    LabelResult,
     Rows,
     Sender,
-    Series,
     SettingsChange,
     StreamDetail,
+    StreamHistory,
     StreamPage,
     StreamSettings,
     StreamSummary,
 )
-from obil.service.streams.replay import fresh_online, replay, same_settings, settled
-from obil.service.streams.retention import erase_old
-from obil.service.streams.scoring import score
-from obil.service.streams.stream_report import Moment, detail_of, moment_of, series_of, summary_of_row
-from obil.service.streams.stream_request import Birth
+from obil.service.streams.replay import new_online, replay, resolved_settings, same_settings
+from obil.service.streams.stream_report import StateCopy, detail_of, history_of, state_copy, summary_of_row
+from obil.service.streams.stream_request import NewStream, RowsToDecide, score
 from obil.serving.ratio_model import RatioModel
 
-SCORE_APART = 64  # rows; more are scored by another thread, so that single rows need not wait for them
-MOST_CHANGES = 20  # of the settings, that a report shows
-MOST_FRESH = 1_000  # settings of new streams that are remembered
+SCORE_IN_THREAD = 64  # rows; more are scored in another thread, so that single rows need not wait
+MAX_CHANGES = 20  # of the settings, in a report
+MAX_TEMPLATES = 1_000  # packed new streams that are cached
 
 log = logging.getLogger("obil.service")
 
@@ -55,14 +51,14 @@ class StreamHub:
     Parameters
     ----------
     store
-        Where they are kept.
+        Where they are stored.
     registry
         The versions of the model.
     defaults
-        Settings of streams that are made by their first row.
+        Settings of streams that their first row creates.
     store_inputs
-        Whether rows are kept as they were sent, beside their log ratios.
-    most_streams, idle_seconds
+        Whether rows are stored as they were sent, beside their log ratios.
+    max_streams, idle_seconds
         How many streams stay in memory, and how long an idle one does.
     """
 
@@ -73,27 +69,27 @@ class StreamHub:
         *,
         defaults: StreamSettings | None = None,
         store_inputs: bool = False,
-        most_streams: int = 2_000,
+        max_streams: int = 2_000,
         idle_seconds: float = 600.0,
     ) -> None:
         self._store, self._registry = store, registry
         self._defaults = StreamSettings() if defaults is None else defaults
         self._store_inputs = store_inputs
         self._version = _version_to_serve(registry)
-        self._settled = settled(self._defaults, self._defaults)
-        self._fresh: dict[str, bytes] = {}  # packed streams that have seen no row, by version and settings
-        fresh_online(self.model, self._settled)  # refuses wrong defaults now
+        self._default_settings = resolved_settings(self._defaults, self._defaults)
+        self._templates: dict[str, bytes] = {}  # packed streams without rows, by version and settings
+        new_online(self.model, self._default_settings)  # refuses wrong defaults at start
         self._probe = StoreProbe(store)
-        self._writer = GroupCommit(store, self._open, most_streams=most_streams, idle_seconds=idle_seconds)
+        self._writer = GroupCommit(store, self._open, max_streams=max_streams, idle_seconds=idle_seconds)
 
     @property
     def model(self) -> RatioModel:
-        """The model that scores from now on."""
+        """The current model."""
         return self._registry.get(self._version)
 
     @property
     def model_card(self) -> Mapping[str, Any]:
-        """Version, classes, columns, the gate's verdict and the reliability diagram."""
+        """Version, classes, columns, the deployment gate's verdict and the reliability diagram."""
         return self._registry.card(self._version)
 
     @property
@@ -102,48 +98,50 @@ class StreamHub:
         return self._writer.n_streams
 
     def close(self) -> None:
-        """Finish what was asked, write snapshots, and let go of the store."""
+        """Finish the queue, write snapshots, and close the store."""
         self._writer.close()
         self._store.close()
 
     async def decide(self, stream: str, rows: Rows, sender: Sender) -> Decided:
-        """Decide rows, let them vote, and return when they are safe on disk."""
+        """Decide rows, update the prior with them, and return once they are on disk."""
         if not self._store_inputs and rows.inputs is not None:
             rows = replace(rows, inputs=None)
         work = RowsToDecide(rows, sender)
-        if rows.n_rows > SCORE_APART:
+        if rows.n_rows > SCORE_IN_THREAD:
             version = self._version
             work = replace(
                 work, scored=await asyncio.to_thread(score, rows, self._registry.get(version)), version=version
             )
 
-        def act(live: LiveStream, session: Writing, at: float) -> Decided:
+        def action(live: LiveStream, session: Writing, at: float) -> Decided:
             current = work.scored is not None and work.version == live.version
             scored = work.scored if work.scored is not None and current else score(rows, live.online.model)
             return live.decide(rows, scored, sender, session, at)
 
-        decided: Decided = await self._writer.do(stream, act, creates=Birth(self._settled, sender.by), work=work)
+        decided: Decided = await self._writer.do(
+            stream, action, creates=NewStream(self._default_settings, sender.by), work=work
+        )
         return decided
 
-    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> Labelled:
-        """Take in late labels, and return when they are safe on disk."""
-        labelled: Labelled = await self._writer.do(
+    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> LabelResult:
+        """Take in late labels, and return once they are on disk."""
+        result: LabelResult = await self._writer.do(
             stream, lambda live, session, at: live.label(labels, sender, session, at)
         )
-        return labelled
+        return result
 
     async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
-        """Make a stream in advance; the same again changes nothing."""
-        wished = settled(settings, self._defaults)
-        fresh_online(self.model, wished)  # refuses wrong settings before anything is written
+        """Create a stream; the same again changes nothing."""
+        wanted = resolved_settings(settings, self._defaults)
+        new_online(self.model, wanted)  # refuses wrong settings before anything is written
 
-        def act(live: LiveStream, session: Writing, _at: float) -> Moment:
-            made = read_record(session.event(live.row.id, 1).payload)["settings"]
-            if not same_settings(made, wished):
-                raise StreamExistsError(f"the stream {stream!r} was made with other settings: {json.dumps(made):.400}")
-            return moment_of(live)
+        def action(live: LiveStream, session: Writing, _at: float) -> StateCopy:
+            settings = read_record(session.event(live.row.id, 1).payload)["settings"]
+            if not same_settings(settings, wanted):
+                raise StreamExistsError(f"stream {stream!r} exists with other settings: {json.dumps(settings):.400}")
+            return state_copy(live)
 
-        return await self._report(await self._writer.do(stream, act, creates=Birth(wished, sender.by)))
+        return await self._report(await self._writer.do(stream, action, creates=NewStream(wanted, sender.by)))
 
     async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> SettingsChange:
         """Set the policy from the next row on."""
@@ -153,16 +151,16 @@ class StreamHub:
         return changed
 
     async def restart_monitor(self, stream: str, sender: Sender) -> StreamDetail:
-        """Forget the evidence against label shift and watch afresh."""
+        """Start a new monitoring run, without the evidence so far."""
 
-        def act(live: LiveStream, session: Writing, at: float) -> Moment:
+        def action(live: LiveStream, session: Writing, at: float) -> StateCopy:
             live.restart_monitor(sender, session, at)
-            return moment_of(live)
+            return state_copy(live)
 
-        return await self._report(await self._writer.do(stream, act))
+        return await self._report(await self._writer.do(stream, action))
 
     async def forget(self, stream: str, ids: Sequence[Id], sender: Sender) -> int:
-        """Erase what is kept of decisions; return how many were found."""
+        """Erase decisions; return how many were found."""
         erased: int = await self._writer.do(
             stream, lambda live, session, at: erase_rows(live, ids, sender, session, at)
         )
@@ -170,145 +168,149 @@ class StreamHub:
         return erased
 
     async def delete(self, stream: str, sender: Sender) -> None:
-        """Erase a whole stream."""
+        """Delete a stream."""
         await self._writer.do(stream, lambda live, session, _at: live.erase(session))
         await asyncio.to_thread(self._store.sweep)
 
     async def detail(self, stream: str) -> StreamDetail:
-        """Return a stream in depth."""
-        return await self._report(await self._writer.do(stream, lambda live, _session, _at: moment_of(live)))
+        """Return a stream in detail."""
+        return await self._report(await self._writer.do(stream, lambda live, _session, _at: state_copy(live)))
 
     async def history(
         self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
-    ) -> Series:
-        """Return a stream over time, between two moments (seconds since 1970)."""
+    ) -> StreamHistory:
+        """Return a stream over time, between two times (seconds since 1970)."""
         row = await asyncio.to_thread(self._store.stream, stream)
         if row is None:
             raise UnknownStreamError(f"there is no stream {stream!r}")
         found = await asyncio.to_thread(
-            partial(self._store.points, row.id, start=start or 0.0, end=1e18 if end is None else end, most=points)
+            partial(self._store.points, row.id, start=start or 0.0, end=1e18 if end is None else end, limit=points)
         )
-        return await asyncio.to_thread(series_of, row, found, self._registry.get(row.model))
+        return await asyncio.to_thread(history_of, row, found, self._registry.get(row.model))
 
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
     ) -> StreamPage:
-        """Return streams at a glance."""
+        """Return summaries of streams, by name."""
         which: dict[str, Any] = {"search": search or "", "alarmed": alarmed}
         rows = await asyncio.to_thread(partial(self._store.streams, after=after or "", limit=limit + 1, **which))
         total = await asyncio.to_thread(partial(self._store.count_streams, **which))
-        shown = rows[:limit]
-        following = shown[-1].name if len(rows) > limit and shown else None
-        return StreamPage([summary_of_row(row) for row in shown], total, following)
+        page = rows[:limit]
+        following = page[-1].name if len(rows) > limit and page else None
+        return StreamPage([summary_of_row(row) for row in page], total, following)
 
     async def changed_since(self, seq: Mapping[str, int]) -> Sequence[StreamSummary]:
-        """Return those of the named streams whose seq is another one than given."""
+        """Return those of the named streams whose seq differs from the given one."""
         rows = await asyncio.to_thread(lambda: [self._store.stream(name) for name in seq])
         return [summary_of_row(row) for row in rows if row is not None and row.seq != seq[row.name]]
 
     async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
-        """Read the model folder again; refuse a model that the gate refuses."""
+        """Read the model folder again; refuse a model that the deployment gate refuses."""
         try:
             version = self._version = await asyncio.to_thread(self._registry.take_from_folder)
-        except RefusedError:  # by the gate, or by a store that is away
+        except RefusedError:  # by the gate, or by a store that is unavailable
             raise
         except (ObilError, OSError) as error:
             raise ModelRefusedError(f"the model cannot be read: {error}") from None
         return self._registry.card(version)
 
     def follow_model(self) -> None:
-        """Take the version that another process has reloaded; else rows would be read by the columns of the old one."""
+        """Take over the version that another process has reloaded, so that rows are read by its columns."""
         current = self._registry.current_version()
         if current is not None and current != self._version:
             self._registry.get(current)
             self._version = current
 
     async def ready(self) -> bool:
-        """Return whether decisions can be taken and kept."""
+        """Return whether decisions can be made and stored."""
         return await self._probe.ready()
 
     def prune(self, before: float) -> int:
-        """Erase what is older than a moment; return how many events went."""
+        """Erase some of what is older than a time; return how many events."""
         return erase_old(self._store, self._writer, before)
 
-    async def _report(self, moment: Moment) -> StreamDetail:
-        return await asyncio.to_thread(self._detail, moment)
+    async def _report(self, copy: StateCopy) -> StreamDetail:
+        return await asyncio.to_thread(self._detail, copy)
 
-    def _detail(self, moment: Moment) -> StreamDetail:
-        changes = self._store.changes(moment.row.id, most=MOST_CHANGES)
-        return detail_of(moment, self._registry.get(moment.version), changes)
+    def _detail(self, copy: StateCopy) -> StreamDetail:
+        changes = self._store.changes(copy.row.id, limit=MAX_CHANGES)
+        return detail_of(copy, self._registry.get(copy.version), changes)
 
-    def _open(self, name: str, live: LiveStream | None, session: Writing, birth: Birth | None, at: float) -> LiveStream:
-        """Bring a stream up to what the store holds and to the current version, making it where that was asked for."""
+    def _open(
+        self, name: str, live: LiveStream | None, session: Writing, new: NewStream | None, at: float
+    ) -> LiveStream:
+        """Bring a stream up to date with the store and the current version, creating it if asked to."""
         row = session.lock(name)
         if row is None:
-            if birth is None:
+            if new is None:
                 raise UnknownStreamError(f"there is no stream {name!r}")
             row = session.add_stream(name, at, self._version)
-        # behind the lock: one that was read before it may be older than what another process has given the stream
+        # after the lock: read before it, the version may be older than the one another process gave the stream
         self._version = current = session.meta(CURRENT) or self._version
         if live is None or not self._catch_up(live, row, session):
-            live = self._read(row, session, birth, current)
+            live = self._read(row, session, new, current)
         if live.version != current:
             live.take_model(current, self._registry.get(current), session, at)
         return live
 
     def _catch_up(self, live: LiveStream, row: StreamRow, session: Writing) -> bool:
-        """Do again what other processes did to a stream since; return whether it could be done in memory."""
+        """Replay what other processes did to a stream since; return whether that was possible in memory."""
         if live.row == row:
             return True
         if (live.row.id, live.row.created) != (row.id, row.created) or live.row.seq >= row.seq:
-            return False  # erased and made again, or the store is one that was put back
+            return False  # deleted and created again, or the store was restored from a backup
         if session.snapshot_seq(row.id) > live.row.seq:
-            return False  # what is older than a snapshot may be erased, or changed where a row was
+            return False  # events older than a snapshot may have been erased or rewritten
         self._replayed(live.online, row, live.row.seq, session)
         live.follow(row)
         return True
 
-    def _read(self, row: StreamRow, session: Writing, birth: Birth | None, current: str) -> LiveStream:
-        """Make a new stream, or bring one back: the last snapshot, and what happened since."""
+    def _read(self, row: StreamRow, session: Writing, new: NewStream | None, current: str) -> LiveStream:
+        """Create a new stream, or restore one from its last snapshot and the events since."""
         if row.seq == 0:
-            settings = self._settled if birth is None else birth.settings
-            online, sender = self._fresh_online(current, settings), "service" if birth is None else birth.by
-            born = write_record({"settings": dict(settings), "model": current})
-            session.append(row.id, StoredEvent(1, row.created, CREATED, sender, None, None, 0, 0, born))
-            return LiveStream(row._replace(seq=1, model=current), online, current, snapshot_seq=0, made=True)
+            settings = self._default_settings if new is None else new.settings
+            online, sender = self._new_online(current, settings), "service" if new is None else new.by
+            payload = write_record({"settings": dict(settings), "model": current})
+            session.append(row.id, StoredEvent(1, row.created, CREATED, sender, None, None, 0, 0, payload))
+            return LiveStream(row._replace(seq=1, model=current), online, current, snapshot_seq=0, created=True)
         snapshot = session.snapshot(row.id)
-        packed = None if snapshot is None else unpack_stream(self._registry.get(snapshot.model), snapshot.state)
+        restored = None if snapshot is None else unpack_stream(self._registry.get(snapshot.model), snapshot.state)
         seq = 0 if snapshot is None else snapshot.seq
-        return LiveStream(row, self._replayed(packed, row, seq, session), row.model, snapshot_seq=seq)
+        return LiveStream(row, self._replayed(restored, row, seq, session), row.model, snapshot_seq=seq)
 
     def _replayed(
         self, online: OnlineClassifier | None, row: StreamRow, seq: int, session: Writing
     ) -> OnlineClassifier:
-        """Return a stream that stood after event `seq` as its row says it stands now."""
+        """Return a stream after the events since event `seq`."""
         events = session.events_after(row.id, seq)
         if len(events) != row.seq - seq:
             raise NotStoredError(
-                f"the log of {row.name!r} holds {len(events)} events after its event {seq}, {row.seq - seq} happened"
+                f"the log of {row.name!r} has {len(events)} events after event {seq}, expected {row.seq - seq}"
             )
         online = replay(online, events, self._registry.get)
         if online.n_rows != row.n_rows:
-            raise NotStoredError(f"the log of {row.name!r} holds {online.n_rows} rows, {row.n_rows} were decided")
+            raise NotStoredError(f"the log of {row.name!r} has {online.n_rows} rows, expected {row.n_rows}")
         return online
 
-    def _fresh_online(self, version: str, settings: Mapping[str, Any]) -> OnlineClassifier:
-        """Return a stream that has seen no row: unpacking one is ten times quicker than making it."""
+    def _new_online(self, version: str, settings: Mapping[str, Any]) -> OnlineClassifier:
+        """Return a stream without rows: unpacking one is ten times faster than creating it."""
         name = json.dumps([version, dict(settings)], sort_keys=True)
-        if name not in self._fresh:
-            if len(self._fresh) >= MOST_FRESH:
-                self._fresh.clear()
-            self._fresh[name] = pack_stream(fresh_online(self._registry.get(version), settings))
-        return unpack_stream(self._registry.get(version), self._fresh[name])
+        if name not in self._templates:
+            if len(self._templates) >= MAX_TEMPLATES:
+                self._templates.clear()
+            self._templates[name] = pack_stream(new_online(self._registry.get(version), settings))
+        return unpack_stream(self._registry.get(version), self._templates[name])
 
 
 def _version_to_serve(registry: ModelRegistry) -> str:
-    """Return the version of the folder, or where the gate refuses that, the one that has served until now."""
+    """Return the version of the folder, or the last version if the gate refuses the folder."""
     try:
         return registry.take_from_folder()
     except ModelRefusedError as error:
         last = registry.current_version()
         if last is None:
             raise
-        log.error("the model folder is refused, the last version serves on", extra={"fields": {"reason": str(error)}})
+        log.error(
+            "the model folder is refused, the last version stays in use", extra={"fields": {"reason": str(error)}}
+        )
         return last

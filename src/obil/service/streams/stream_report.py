@@ -1,7 +1,9 @@
-"""Say where a stream stands: at a glance, in depth, and over time."""
+"""Report on a stream: at a glance, in detail, and over time."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,35 +14,34 @@ from obil.errors import EstimationError, InvalidInputError
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.reports.performance import Performance
-from obil.service.storage.store import summary_of
 from obil.service.storage.stored_event import StoredEvent, read_record
 from obil.service.storage.writing import Point, StreamRow
 from obil.service.streams.live_stream import LiveStream
-from obil.service.streams.operations import Series, SettingsChange, StreamDetail, StreamSummary
+from obil.service.streams.operations import SettingsChange, StreamDetail, StreamHistory, StreamSummary
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 from obil.trackers.calibration_spread import calibration_variance, logits_of
 
 LEVEL = 0.9  # of all intervals
-SPREAD_PRIORS = 6  # at which the calibrator's own spread is computed; in between it is interpolated
+SPREAD_PRIORS = 6  # at which the spread of the calibration map is computed; it is interpolated between them
 
 
-class Moment(NamedTuple):
-    """Where a stream stands, copied, so that its thread goes on while a report is made."""
+class StateCopy(NamedTuple):
+    """A copy of a stream's state, so that its thread can continue while a report is written."""
 
     row: StreamRow
     version: str
     state: Mapping[str, Any]
 
 
-def moment_of(live: LiveStream) -> Moment:
-    """Copy where a stream stands."""
-    return Moment(live.described(), live.version, live.online.state())
+def state_copy(live: LiveStream) -> StateCopy:
+    """Copy the state of a stream."""
+    return StateCopy(live.described(), live.version, live.online.state())
 
 
 def summary_of_row(row: StreamRow) -> StreamSummary:
-    """Return a stream at a glance, from the one row that is kept of it."""
-    known = summary_of(row)
+    """Return a stream at a glance, from its stored row."""
+    known = json.loads(row.summary)
     return StreamSummary(
         name=row.name,
         rows=row.n_rows,
@@ -59,15 +60,16 @@ def summary_of_row(row: StreamRow) -> StreamSummary:
     )
 
 
-def detail_of(moment: Moment, model: RatioModel, changes: Sequence[StoredEvent]) -> StreamDetail:
-    """Return a stream in depth."""
-    online = OnlineClassifier.from_state(model, moment.state)
+def detail_of(copy: StateCopy, model: RatioModel, changes: Sequence[StoredEvent]) -> StreamDetail:
+    """Return a stream in detail."""
+    summary = summary_of_row(copy.row)
+    online = OnlineClassifier.from_state(model, copy.state)
     classes = model.classes_.tolist()
     names = [str(name) for name in classes]
-    settings = moment.state["tracker"]["settings"]
+    settings = copy.state["tracker"]["settings"]
     start = settings.get("prior", model.prior_.tolist())
     return StreamDetail(
-        summary=summary_of_row(moment.row),
+        **asdict(summary),
         classes=classes,
         interval=_interval(online, names),
         start_prior=dict(zip(names, start, strict=True)),
@@ -75,38 +77,38 @@ def detail_of(moment: Moment, model: RatioModel, changes: Sequence[StoredEvent])
         evidence=_evidence(online),
         label_counts={name: getattr(online.label_counts, name) for name in online.label_counts.__slots__},
         performance=_performance(online),
-        change=_finite(online.explain(level=LEVEL).to_json()),
-        settings={  # another stream can be made from them, with `start_prior` for its prior
+        change=online.explain(level=LEVEL).to_json(),
+        settings={  # with `start_prior` as prior, they create another stream like it
             "policy": dict(online.policy.to_json()),
             "tracker": "bank" if isinstance(online.tracker, BayesBank) else "safe",
-            "positive": summary_of(moment.row).get("positive"),
-            "horizon": moment.state["labels"]["horizon"],
+            "positive": summary.positive,
+            "horizon": copy.state["labels"]["horizon"],
             "unlabeled_as": None
-            if moment.state["labels"]["unlabeled_as"] is None
-            else classes[moment.state["labels"]["unlabeled_as"]],
+            if copy.state["labels"]["unlabeled_as"] is None
+            else classes[copy.state["labels"]["unlabeled_as"]],
         },
         changes=[_change(event) for event in changes],
     )
 
 
-def series_of(row: StreamRow, points: Sequence[Point], model: RatioModel) -> Series:
-    """Return a stream over time as columns, with what precision and recall were to be expected."""
-    summary = summary_of(row)
-    positive = summary.get("positive")
+def history_of(row: StreamRow, points: Sequence[Point], model: RatioModel) -> StreamHistory:
+    """Return a stream over time as columns, with expected precision and recall."""
+    summary = summary_of_row(row)
+    positive = summary.positive
     classes = model.classes_.tolist()
     k = classes.index(positive) if positive in classes else None
     columns: dict[str, list[float | None]] = {
         "at": [point.at for point in points],
         "row": [float(point.at_row) for point in points],
         "prior": [point.prior for point in points],
-        "threshold": [_at_prior(point) for point in points],
+        "threshold": [_probability_threshold(point) for point in points],
         "alert_rate": [point.n_alerts / point.n_rows if point.n_rows else None for point in points],
         "log_evidence": [point.log_evidence for point in points],
     }
     columns["low"], columns["high"] = _widened(points, model)
     columns["precision"], columns["recall"] = _expected(points, model, k)
     training = float(model.prior_[k]) if k is not None else math.nan
-    return Series(row.name, columns, training, summary.get("log_alarm"))
+    return StreamHistory(row.name, columns, training, summary.log_alarm)
 
 
 def _interval(online: OnlineClassifier, names: Sequence[str]) -> dict[str, tuple[float, float]] | None:
@@ -123,8 +125,8 @@ def _threshold(online: OnlineClassifier) -> dict[str, float | None]:
     threshold = online.log_threshold
     if threshold is None or not math.isfinite(threshold) or online.positive is None:
         return {"log_ratio": None, "probability": None}
-    share = float(online.prior[online.model.classes_.tolist().index(online.positive)])
-    return {"log_ratio": threshold, "probability": float(expit(threshold + logits_of(np.array([share]))[0]))}
+    prior = float(online.prior[online.model.classes_.tolist().index(online.positive)])
+    return {"log_ratio": threshold, "probability": float(expit(threshold + logits_of(np.array([prior]))[0]))}
 
 
 def _evidence(online: OnlineClassifier) -> dict[str, Any] | None:
@@ -152,9 +154,7 @@ def _performance(online: OnlineClassifier) -> dict[str, Any] | None:
 def _figures(performance: Performance) -> dict[str, Any]:
     named = {name: getattr(performance, name) for name in ("precision", "recall", "f1", "alert_rate", "cost")}
     figures = {
-        name: None
-        if one is None
-        else {"value": _number(one.value), "low": one.low, "high": one.high, "source": one.source}
+        name: None if one is None else {"value": one.value, "low": one.low, "high": one.high, "source": one.source}
         for name, one in named.items()
     }
     return figures | {
@@ -171,15 +171,15 @@ def _change(event: StoredEvent) -> SettingsChange:
     )
 
 
-def _at_prior(point: Point) -> float | None:
-    """Return the posterior at which a row was alerted."""
+def _probability_threshold(point: Point) -> float | None:
+    """Return the threshold on the probability at the prior of a point."""
     if point.log_threshold is None or point.prior is None:
         return None
     return float(expit(point.log_threshold + logits_of(np.array([point.prior]))[0]))
 
 
 def _widened(points: Sequence[Point], model: RatioModel) -> tuple[list[float | None], list[float | None]]:
-    """Return the intervals of the prior with the calibrator's own uncertainty in them."""
+    """Return the credible intervals of the prior, widened by the uncertainty of the calibration map."""
     known = [i for i, point in enumerate(points) if None not in (point.prior, point.low, point.high)]
     low: list[float | None] = [None] * len(points)
     high: list[float | None] = [None] * len(points)
@@ -187,28 +187,26 @@ def _widened(points: Sequence[Point], model: RatioModel) -> tuple[list[float | N
         for i in known:
             low[i], high[i] = points[i].low, points[i].high
         return low, high
-    middle, ends = (
-        (logits_of(np.array([getattr(points[i], name) for i in known])) for name in ("prior", "low")),
-        logits_of(np.array([points[i].high for i in known])),
+    centre, lower, upper = (
+        logits_of(np.array([getattr(points[i], name) for i in known])) for name in ("prior", "low", "high")
     )
-    centre, lower = middle
     spread = _spread(centre, model)
     z = float(ndtri(0.5 + LEVEL / 2))
-    for place, i in enumerate(known):
-        extra = (z * spread[place]) ** 2
-        low[i] = float(expit(centre[place] - math.sqrt((centre[place] - lower[place]) ** 2 + extra)))
-        high[i] = float(expit(centre[place] + math.sqrt((ends[place] - centre[place]) ** 2 + extra)))
+    for j, i in enumerate(known):
+        extra = (z * spread[j]) ** 2
+        low[i] = float(expit(centre[j] - math.sqrt((centre[j] - lower[j]) ** 2 + extra)))
+        high[i] = float(expit(centre[j] + math.sqrt((upper[j] - centre[j]) ** 2 + extra)))
     return low, high
 
 
 def _spread(logits: FloatArray, model: RatioModel) -> FloatArray:
-    """Return the standard deviation, in the logit, that the calibrator adds at each prior, interpolated."""
+    """Return the standard deviation in the logit that the calibration map adds at each prior, interpolated."""
     grid = np.unique(np.linspace(logits.min(), logits.max(), SPREAD_PRIORS))
     found = []
-    for place in grid:
-        share = float(expit(place))
+    for logit in grid:
+        prior = float(expit(logit))
         try:
-            variance = calibration_variance(model.calibrator, model.holdout_, np.array([1.0 - share, share]))
+            variance = calibration_variance(model.calibrator, model.holdout_, np.array([1.0 - prior, prior]))
             found.append(math.sqrt(float(np.asarray(variance)[-1])))
         except EstimationError:
             found.append(0.0)
@@ -218,7 +216,7 @@ def _spread(logits: FloatArray, model: RatioModel) -> FloatArray:
 def _expected(
     points: Sequence[Point], model: RatioModel, positive: int | None
 ) -> tuple[list[float | None], list[float | None]]:
-    """Return the precision and recall that held-out rows promise at each point's prior and threshold, two classes."""
+    """Return the precision and recall of held-out rows at each point's prior and threshold, for two classes."""
     if positive is None or model.n_classes != 2:
         return [None] * len(points), [None] * len(points)
     precision: list[float | None] = []
@@ -233,20 +231,8 @@ def _expected(
             held_out = DecidedHoldout.of(model, model.prior_, point.log_threshold, positive)
             rates_at[point.log_threshold] = held_out.rates(held_out.ratios)
         rates = rates_at[point.log_threshold]
-        hits, alarms = point.prior * rates[positive], (1.0 - point.prior) * rates[1 - positive]
-        precision.append(float(hits / (hits + alarms)) if hits + alarms > 0.0 else None)
+        true_alerts, false_alerts = point.prior * rates[positive], (1.0 - point.prior) * rates[1 - positive]
+        alerts = true_alerts + false_alerts
+        precision.append(float(true_alerts / alerts) if alerts > 0.0 else None)
         recall.append(float(rates[positive]))
     return precision, recall
-
-
-def _finite(value: Any) -> Any:
-    """Return plain values with null where a number is none."""
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return _number(value) if isinstance(value, float) else value
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -1,42 +1,77 @@
-"""Hold what is asked of a stream until it is safe on disk, and tell whoever waits for it."""
+"""Hold a request to a stream until it is on disk; score its rows, and decide requests together that wait together."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from obil.arrays import FloatArray
+from obil.errors import ObilError
+from obil.service.refusals import BadInputError, ModelChangedError
 from obil.service.storage.writing import Writing
-from obil.service.streams.joint_decisions import RowsToDecide, runs_of
 from obil.service.streams.live_stream import LiveStream
+from obil.service.streams.operations import Decided, Rows, Sender
+from obil.serving.ratio_model import RatioModel
+
+MAX_JOINT_ROWS = 1_024  # of requests decided together
+
+Scored = tuple[FloatArray, FloatArray | None]  # log ratios (n, K), views (n, V, K)
+Action = Callable[[LiveStream, Writing, float], Any]
 
 
-class Birth(NamedTuple):
-    """How a stream is made where there is none of its name."""
+class NewStream(NamedTuple):
+    """How to create a stream that does not exist yet."""
 
     settings: Mapping[str, Any]
     by: str
 
 
-Act = Callable[[LiveStream, Writing, float], Any]
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsToDecide:
+    """The rows of one request, their sender, and their scores if they are known."""
+
+    rows: Rows
+    sender: Sender
+    scored: Scored | None = None
+    version: str | None = None  # of the model that scored
+
+    def fits(self, other: "RowsToDecide") -> bool:
+        """Return whether both may be one event of the log: nothing in it would tell the requests apart."""
+        one, two = self.rows, other.rows
+        return (
+            self.sender == other.sender
+            and self.sender.idempotency_key is None
+            and self.scored is None
+            and other.scored is None
+            and type(one.table) is np.ndarray
+            and type(two.table) is np.ndarray
+            and one.table.shape[1:] == two.table.shape[1:]
+            and one.table.dtype == two.table.dtype
+            and one.read_for is two.read_for
+            and (one.ids is None) == (two.ids is None)
+            and (one.inputs is None) == (two.inputs is None)
+        )
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Something to be done to one stream; whoever waits has the result once that is safe on disk."""
+    """An action on one stream; whoever waits gets the result once it is on disk."""
 
     stream: str
-    act: Act
-    creates: Birth | None = None
-    work: RowsToDecide | None = None  # what `act` decides, where others may be decided with it
+    action: Action
+    creates: NewStream | None = None
+    work: RowsToDecide | None = None  # what `action` decides, if other requests may be decided with it
     waiter: "asyncio.Future[Any] | Future[Any] | None" = None
     result: Any = None
     error: BaseException | None = None
 
-    def answer(self) -> None:
-        """Tell whoever waits, who may have gone."""
+    def finish(self) -> None:
+        """Give the result to whoever waits, who may have gone."""
         if self.waiter is None or self.waiter.done():
             return
         if self.error is None:
@@ -45,47 +80,108 @@ class Request:
             self.waiter.set_exception(self.error)
 
 
-class BlamedError(Exception):
-    """Some requests cannot be done and may have changed what is in memory; the others of the transaction can."""
+class RequestsFailedError(Exception):
+    """Some requests failed and may have changed what is in memory; the others of the transaction can be done."""
 
     def __init__(self, requests: Sequence[Request], error: Exception, reason: str) -> None:
         super().__init__(reason)
         self.requests, self.error = requests, error
 
 
-def runs_together(requests: list[Request]) -> list[list[Request]]:
-    """Return the requests of one stream in their order, those together that are decided together."""
+def score(rows: Rows, model: RatioModel) -> Scored:
+    """Return the log ratios of rows, (n, K), and their views, (n, V, K), by the model they were read for."""
+    if rows.read_for is not None and not _read_alike(rows.read_for, model):
+        raise ModelChangedError("the model was replaced while this request was under way: send it again")
+    try:
+        scores = model.score(rows.table)
+    except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        # obil's own, or those of the wrapped model, which may be any
+        raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
+    scores.log_ratios[:, 0] = 0.0  # it may be -0.0, which the log does not store
+    if not model.view_members:
+        return scores.log_ratios, None
+    views = scores.views.astype(np.float32).astype(np.float64)  # single precision is enough: it halves the log
+    views[:, :, 0] = 0.0
+    return scores.log_ratios, views
+
+
+def _read_alike(one: RatioModel, two: RatioModel) -> bool:
+    """Return whether a table means the same to both: category codes and column order may have changed."""
+    return one is two or (one.encoder, one.feature_names) == (two.encoder, two.feature_names)
+
+
+def runs_together(requests: Iterable[Request]) -> list[list[Request]]:
+    """Return the requests of one stream in order, in groups that are decided together.
+
+    >>> one = RowsToDecide(Rows(np.zeros((1, 3)), 1), Sender())
+    >>> keyed = RowsToDecide(Rows(np.zeros((1, 3)), 1), Sender(idempotency_key="a"))
+    >>> runs = runs_together(Request("shop", print, work=work) for work in (one, one, keyed, one, None, None))
+    >>> [len(run) for run in runs]
+    [2, 1, 1, 1, 1]
+    """
     runs: list[list[Request]] = []
-    for together, group in groupby(requests, key=lambda request: request.work is not None):
-        own = list(group)
-        parts = runs_of([one.work for one in own if one.work is not None]) if together else map(_alone, range(len(own)))
-        runs += [own[part.start : part.stop] for part in parts]
+    n_rows = 0
+    for request in requests:
+        first, work = runs[-1][0].work if runs else None, request.work
+        n_rows += 0 if work is None else work.rows.n_rows
+        if first is not None and work is not None and n_rows <= MAX_JOINT_ROWS and first.fits(work):
+            runs[-1].append(request)
+        else:
+            runs.append([request])
+            n_rows = 0 if work is None else work.rows.n_rows
     return runs
 
 
-def _alone(place: int) -> range:
-    return range(place, place + 1)
+def joined(works: Sequence[RowsToDecide]) -> Rows:
+    """Return the rows of requests that fit each other as those of one."""
+    all_rows = [work.rows for work in works]
+    return Rows(
+        np.concatenate([rows.table for rows in all_rows]),
+        sum(rows.n_rows for rows in all_rows),
+        None if all_rows[0].ids is None else [name for rows in all_rows for name in rows.ids or ()],
+        None if all_rows[0].inputs is None else [one for rows in all_rows for one in rows.inputs or ()],
+        all_rows[0].read_for,
+    )
 
 
-def answer(batch: Sequence[Request]) -> None:
-    """Tell all who wait, each event loop once."""
+def parts_of(decided: Decided, sizes: Sequence[int]) -> list[Decided]:
+    """Return what was decided together, split by request."""
+    return [_part(decided, end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+
+def _part(decided: Decided, first: int, end: int) -> Decided:
+    return replace(
+        decided,
+        first_row=decided.first_row + first,
+        ids=decided.ids[first:end],
+        labels=decided.labels[first:end],
+        log_ratios=decided.log_ratios[first:end],
+        priors=decided.priors[first:end],
+        thresholds=None if decided.thresholds is None else decided.thresholds[first:end],
+        reachable=decided.reachable[first:end],
+        trusted=decided.trusted[first:end],
+    )
+
+
+def finish_all(batch: Iterable[Request]) -> None:
+    """Give all results to those who wait, waking each event loop once."""
     loops: dict[asyncio.AbstractEventLoop, list[Request]] = {}
     for request in batch:
         if isinstance(request.waiter, asyncio.Future):
             loops.setdefault(request.waiter.get_loop(), []).append(request)
         else:
-            request.answer()
+            request.finish()
     for loop, requests in loops.items():
-        with suppress(RuntimeError):  # a loop that is closed has nobody who waits
-            loop.call_soon_threadsafe(_answer_all, requests)
+        with suppress(RuntimeError):  # nobody waits on a closed loop
+            loop.call_soon_threadsafe(_finish_in_loop, requests)
 
 
-def _answer_all(requests: Sequence[Request]) -> None:
+def _finish_in_loop(requests: Iterable[Request]) -> None:
     for request in requests:
-        request.answer()
+        request.finish()
 
 
-def refuse(requests: Iterable[Request], error: BaseException | None) -> None:
-    """Have requests end with an error; None: they are to be done again."""
+def set_errors(requests: Iterable[Request], error: BaseException | None) -> None:
+    """Set the error of requests; None: they are to be tried again."""
     for request in requests:
         request.error = error

@@ -1,4 +1,4 @@
-"""Turn the cells of rows into the table that one model scores, and name the column where they do not fit."""
+"""Turn the cells of rows into the table that a model scores, and name the column where they do not fit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -20,23 +20,22 @@ _PLAIN: frozenset[type] = frozenset({int, float, str, bool, type(None)})
 
 
 class RowReader:
-    """What one model asks of a row, worked out once so that a request costs only its own cells.
+    """Reads rows for one model; what the model expects is computed once.
 
-    Rows that fit are found to fit by looking at all of them at once; only rows that do not are searched for the cell
-    to blame.
+    All rows are checked at once; only where they do not fit is the wrong cell searched for.
     """
 
     def __init__(self, model: RatioModel) -> None:
         self.model = model
         self.names = model.feature_names if model.encoder is None else model.encoder.names
         self.width = model.scorer.n_features if self.names is None else len(self.names)
-        self._codes: list[dict[str, float] | None] = []  # of the words of each column; None: a column of numbers
+        self._codes: list[dict[str, float] | None] = []  # per column, of its categories; None: numbers
         if model.encoder is not None:
-            levels = [column.levels for column in model.encoder.columns]
             self._codes = [
-                None if words is None else {word: float(code) for code, word in enumerate(words)} for words in levels
+                None if column.levels is None else {name: float(code) for code, name in enumerate(column.levels)}
+                for column in model.encoder.columns
             ]
-        # only an encoder, or a model without names, says that a column holds numbers
+        # a model with column names but no encoder may take any type
         self._typed = model.encoder is not None or self.names is None
         self._only_numbers = not any(codes is not None for codes in self._codes)
         self._as_matrix = self._typed or model.scorer.n_features is not None
@@ -44,20 +43,20 @@ class RowReader:
         self._takes_missing: dict[int, bool] = {}
 
     @property
-    def words(self) -> list[str]:
-        """The names of the columns that hold words."""
+    def categorical_names(self) -> list[str]:
+        """The names of the categorical columns."""
         return [name for name, codes in zip(self.names or (), self._codes, strict=False) if codes is not None]
 
     def of_objects(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         """Return the table of rows by column name."""
         if self._pick is None:
-            raise BadInputError("this model knows no column names: send each row as an array", where="rows")
+            raise BadInputError("rows must be arrays: this model has no column names", where="rows")
         try:
             cells = list(map(self._pick, rows))
         except KeyError:
-            self._blame_names(rows)
+            self._raise_names(rows)
         if set(map(len, rows)) != {self.width}:
-            self._blame_names(rows)
+            self._raise_names(rows)
         return self.of_cells(cells)
 
     def of_arrays(self, rows: Sequence[Sequence[Any]]) -> Any:
@@ -82,12 +81,12 @@ class RowReader:
         return self._of_columns([list(column) for column in zip(*cells, strict=True)])
 
     def of_frame(self, frame: pd.DataFrame) -> Any:
-        """Return the table of a frame whose columns hold float64, or text with NaN for missing."""
+        """Return the table of a frame whose columns hold float64, or strings with NaN for missing."""
         if self.names is not None:
             missing = [name for name in self.names if name not in frame.columns]
             unknown = [str(name) for name in frame.columns if name not in self.names]
             if missing or unknown:
-                self._blame_name(missing, unknown, "the header", "; a column of ids is named by ?id_column=")
+                self._raise_name(missing, unknown, "the header", "; name a column of ids with ?id_column=")
             frame = frame[list(self.names)]
         elif self.width is not None and len(frame.columns) != self.width:
             raise BadInputError(f"a row must have {self.width} features, got {len(frame.columns)} columns")
@@ -95,11 +94,11 @@ class RowReader:
             return frame
         for place, name in enumerate(frame.columns):
             if not (self._codes and self._codes[place] is not None):
-                self._require_no_words(place, frame[name])
+                self._require_numbers(place, frame[name])
         return self._of_columns([plain_cells(frame[name]) for name in frame.columns])
 
     def _of_one(self, cells: Sequence[Any]) -> FloatArray | None:
-        """Return the table of one row in a third of the time that columns take, or None where a cell needs a look."""
+        """Return the table of one row in a third of the time, or None where a cell needs a check."""
         values: list[Any] = []
         for cell, codes in zip(cells, self._codes, strict=True):
             if codes is None and type(cell) in _NUMBERS:
@@ -114,7 +113,7 @@ class RowReader:
     def _of_columns(self, columns: list[list[Any]]) -> Any:
         if not self._typed:
             for place, column in enumerate(columns):
-                self._require(place, column, _PLAIN, "a number, a text or null")
+                self._require(place, column, _PLAIN, "a number, a string or null")
             return pd.DataFrame(dict(zip(self.names or (), columns, strict=True)))
         encoded = [self._encoded(place, column) for place, column in enumerate(columns)]
         return np.stack(encoded, axis=1)
@@ -122,23 +121,23 @@ class RowReader:
     def _encoded(self, place: int, column: list[Any]) -> FloatArray:
         codes = self._codes[place] if self._codes else None
         if codes is not None:
-            self._require(place, column, {str, type(None)}, "text")
+            self._require(place, column, {str, type(None)}, "a string")
             other = float(len(codes))
-            values = np.array([codes.get(word, other) if word else np.nan for word in column])
+            values = np.array([codes.get(name, other) if name else np.nan for name in column])
         else:
             self._require(place, column, {int, float, type(None)}, _NUMBER)
             found = _as_floats(column)
             values = np.full(len(column), np.inf) if found is None else found
             if np.isinf(values).any():
                 row = next(i for i, cell in enumerate(column) if _is_too_large(cell))
-                self._blame(place, row, column[row], "a finite number")
-        if np.isnan(values).any() and not self._may_miss(place, len(self._codes) or self.width):
+                self._raise_cell(place, row, column[row], "a finite number")
+        if np.isnan(values).any() and not self._takes_missing_values(place, len(self._codes) or self.width):
             row = int(np.flatnonzero(np.isnan(values))[0])
-            self._blame(place, row, None, "a value: the model does not score rows without it")
+            self._raise_cell(place, row, None, "a value: the model cannot score rows where it is missing")
         return values
 
-    def _may_miss(self, place: int, width: int | None) -> bool:
-        """Return whether the model scores a row that lacks this column, found out by scoring one."""
+    def _takes_missing_values(self, place: int, width: int | None) -> bool:
+        """Return whether the model scores a row where this column is missing, by scoring one."""
         if width is None:
             return False
         if place not in self._takes_missing:
@@ -153,37 +152,38 @@ class RowReader:
     def _require(self, place: int, column: Sequence[Any], kinds: "set[type] | frozenset[type]", wanted: str) -> None:
         if not set(map(type, column)) <= kinds:
             row = next(i for i, cell in enumerate(column) if type(cell) not in kinds)
-            self._blame(place, row, column[row], wanted)
+            self._raise_cell(place, row, column[row], wanted)
 
-    def _require_no_words(self, place: int, column: "pd.Series[Any]") -> None:
-        # one word makes text of a whole column of a table: its numbers are not to blame
+    def _require_numbers(self, place: int, column: "pd.Series[Any]") -> None:
+        # one string makes a whole CSV column strings: name the cell that is no number
         if pd.api.types.is_string_dtype(column) or column.dtype == object:
-            words = (column.notna() & pd.to_numeric(column, errors="coerce").isna()).to_numpy()
-            if words.any():
-                row = int(words.argmax())
-                self._blame(place, row, column.iloc[row], _NUMBER)
+            wrong = (column.notna() & pd.to_numeric(column, errors="coerce").isna()).to_numpy()
+            if wrong.any():
+                row = int(wrong.argmax())
+                self._raise_cell(place, row, column.iloc[row], _NUMBER)
 
-    def _blame(self, place: int, row: int, cell: Any, wanted: str) -> NoReturn:
+    def _raise_cell(self, place: int, row: int, cell: Any, wanted: str) -> NoReturn:
         name = str(place) if self.names is None else self.names[place]
         value = "null" if cell is None else shown(cell)
         raise BadInputError(f"column {name!r} must hold {wanted}, got {value} in row {row}", where=name)
 
-    def _blame_names(self, rows: Sequence[Mapping[str, Any]]) -> NoReturn:
+    def _raise_names(self, rows: Sequence[Mapping[str, Any]]) -> NoReturn:
         names = self.names or ()
         for i, row in enumerate(rows):
             missing = [name for name in names if name not in row]
             unknown = [name for name in row if name not in names]
             if missing or unknown:
-                self._blame_name(missing, unknown, f"row {i}")
+                self._raise_name(missing, unknown, f"row {i}")
         raise BadInputError("rows must have the model's columns and no others", where="rows")
 
-    def _blame_name(self, missing: list[str], unknown: list[str], place: str, hint: str = "") -> NoReturn:
+    def _raise_name(self, missing: list[str], unknown: list[str], place: str, hint: str = "") -> NoReturn:
         names = ", ".join(self.names or ())
         if missing:
             instead = f", which has {unknown[0]!r:.80}" if unknown else ""
-            raise BadInputError(f"the column {missing[0]!r} is missing in {place}{instead}", where=missing[0])
+            raise BadInputError(f"column {missing[0]!r} is missing in {place}{instead}", where=missing[0])
         raise BadInputError(
-            f"the model has the columns {names:.200}, got {unknown[0]!r:.80} in {place}{hint}", where=unknown[0][:128]
+            f"column {unknown[0]!r:.80} in {place} is unknown: the model has the columns {names:.200}{hint}",
+            where=unknown[0][:128],
         )
 
 
@@ -208,7 +208,7 @@ def _is_too_large(cell: Any) -> bool:
 
 
 def plain_cells(column: "pd.Series[Any]") -> list[Any]:
-    """Return cells as JSON would bring them: numbers, text, None for missing."""
+    """Return cells as JSON values: numbers, strings, None for missing."""
     values: npt.NDArray[Any] = column.to_numpy()
     missing = column.isna().to_numpy()
     if not missing.any():

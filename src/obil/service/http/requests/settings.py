@@ -1,4 +1,4 @@
-"""Read how a stream shall decide: costs or a policy, and what it starts from."""
+"""Read the settings of a stream: costs or a policy, the initial prior, the label horizon."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from obil.online.decision_rule import DecisionRule, class_number
 from obil.online.labels.label_values import as_whole_number
 from obil.policies import CostPolicy, Policy
 from obil.policies.notation import policy_from_json, policy_from_text
-from obil.service.http.requests.labels import as_class
+from obil.service.http.requests.rows import as_class
 from obil.service.http.requests.strict_json import read_json
 from obil.service.refusals import BadInputError
 from obil.service.streams.operations import StreamSettings
@@ -23,7 +23,7 @@ LONGEST_HORIZON = 10_000_000
 
 
 def settings_of_json(body: bytes, model: RatioModel) -> StreamSettings:
-    """Return the settings of a stream that is made in advance; an empty body or object takes the defaults."""
+    """Return the settings of a new stream; an empty body or object takes the defaults."""
     request = _object(body or b"{}")
     _require_fields(request, {"policy", "costs", "tracker", "prior", "positive", "horizon", "unlabeled_as"})
     classes = model.classes_.tolist()
@@ -71,14 +71,14 @@ def _require_fields(request: Mapping[str, Any], known: set[str]) -> None:
     unknown = sorted(request.keys() - known)
     if unknown:
         raise BadInputError(
-            f"the body may hold {', '.join(sorted(known))}, got {unknown[0]!r:.80}", where=unknown[0][:128]
+            f"field {unknown[0]!r:.80} is unknown: the body may have {', '.join(sorted(known))}", where=unknown[0][:128]
         )
 
 
 def _policy(request: Mapping[str, Any]) -> Policy:
     costs, policy = request.get("costs"), request.get("policy")
     if (costs is None) == (policy is None):
-        raise BadInputError("give costs or a policy, and not both", where="policy")
+        raise BadInputError("the body must have costs or a policy, and not both", where="policy")
     where = "policy" if costs is None else "costs"
     try:
         if costs is not None:
@@ -89,7 +89,9 @@ def _policy(request: Mapping[str, Any]) -> Policy:
             return policy_from_json(policy)
     except InvalidInputError as error:
         raise BadInputError(str(error), where=where) from None
-    raise BadInputError(f"a policy must be a word or an object with a name, got {shown(policy)}", where="policy")
+    raise BadInputError(
+        f"policy must be a name such as 'f1' or an object with a name, got {shown(policy)}", where="policy"
+    )
 
 
 def _costs(costs: Any) -> Costs:
@@ -113,24 +115,24 @@ def _require_binding(policy: Policy, model: RatioModel, positive: Any) -> None:
 
 
 def _prior(prior: Any, model: RatioModel) -> Any:
-    """Return a start prior as it came: a share of the second class, an array, or an object by class as text."""
+    """Return an initial prior unchanged: a number for the second class, an array, or an object by class name."""
     if prior is None:
         return None
     names = [str(name) for name in model.classes_.tolist()]
-    shares = prior
+    values = prior
     if type(prior) is dict:
         if set(prior) != set(names):
-            raise BadInputError(f"a prior by class must name every one of {names!r:.200}", where="prior")
-        shares = [prior[name] for name in names]
-    cells = shares if type(shares) is list else [shares]
-    if not all(type(share) in (int, float) for share in cells):
-        raise BadInputError(f"a prior must be numbers, got {shown(prior, 80)}", where="prior")
+            raise BadInputError(
+                f"prior must have the classes {names!r:.200}, got {sorted(prior)!r:.120}", where="prior"
+            )
+        values = [prior[name] for name in names]
+    cells = values if type(values) is list else [values]
+    if not all(type(cell) in (int, float) for cell in cells):
+        raise BadInputError(f"prior must consist of numbers, got {shown(prior, 80)}", where="prior")
     try:
-        found = model.as_prior(shares)
+        found = model.as_prior(values)
     except (InvalidInputError, OverflowError) as error:
         raise BadInputError(str(error), where="prior") from None
     if not np.all(found > 0.0):
-        raise BadInputError(
-            f"every class must have a share above 0 to start with, got {shown(prior, 80)}", where="prior"
-        )
+        raise BadInputError(f"prior must be above 0 for every class, got {shown(prior, 80)}", where="prior")
     return prior

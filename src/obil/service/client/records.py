@@ -1,4 +1,4 @@
-"""Hold what the service answers to its client, as frozen records."""
+"""Records of the service's responses, as the client returns them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Self, TypeVar, overload
 
 Id = str | int
-Shares = Mapping[str, float]  # class, as text: share
+ByClass = Mapping[str, float]  # keys are class names
 Record = TypeVar("Record")
 
 
@@ -16,55 +16,55 @@ class Decision:
 
     id: Id
     label: Any  # one of the model's classes
-    probability: float  # that of the positive class; of the decided one where none is positive
-    posterior: Shares
-    log_ratio: float | None  # that of the positive class; None for more than two classes
-    log_ratios: Shares
-    prior: Shares  # from before this row
+    probability: float  # of the positive class; of the decided class if there is no positive one
+    posterior: ByClass
+    log_ratio: float | None  # of the positive class; None with more than two classes
+    log_ratios: ByClass
+    prior: ByClass  # the estimate before this row
     threshold: float | None  # on the log ratio
-    trusted: bool  # False while no prior explains the stream
-    reachable: bool  # False where no threshold meets the policy
+    trusted: bool  # False once no class prior explains the stream
+    reachable: bool  # False if no threshold meets the policy
 
 
 @dataclass(frozen=True, slots=True)
-class Decided(Sequence[Decision]):
+class Decisions(Sequence[Decision]):
     """The decisions of one request, in the order of its rows."""
 
     stream: str
     model: str  # the version that scored
-    repeated: bool  # a retry: these rows had voted before
+    repeated: bool  # a retry: these rows had updated the prior before
     decisions: tuple[Decision, ...]
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read an answer."""
+        """Read a response."""
         decisions = tuple(read(Decision, one) for one in record["decisions"])
         return cls(record["stream"], record["model"], record["repeated"], decisions)
 
     @overload
-    def __getitem__(self, place: int) -> Decision: ...
+    def __getitem__(self, index: int) -> Decision: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Decision]: ...
-    def __getitem__(self, place: int | slice) -> Decision | Sequence[Decision]:
+    def __getitem__(self, index: slice) -> Sequence[Decision]: ...
+    def __getitem__(self, index: int | slice) -> Decision | Sequence[Decision]:
         """Return the decision of one row, or of some."""
-        return self.decisions[place]
+        return self.decisions[index]
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.decisions)
 
     def __iter__(self) -> Iterator[Decision]:
-        """Go through the rows."""
+        """Iterate over the decisions."""
         return iter(self.decisions)
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
-    """What became of the labels of one request."""
+class LabelResult:
+    """How many labels of one request belonged to a decision."""
 
     stream: str
     known: int
-    unknown: Sequence[Id]  # never decided, or beyond the horizon
+    unknown: Sequence[Id]  # never decided, or longer ago than the horizon
     repeated: bool
 
 
@@ -76,8 +76,8 @@ class StreamSummary:
     rows: int
     labels: int
     alerts: int
-    prior: Shares
-    training_prior: Shares
+    prior: ByClass
+    training_prior: ByClass
     positive: Any
     trusted: bool
     log_evidence: float | None
@@ -94,18 +94,18 @@ class SettingsChange:
 
     at: datetime
     by: str
-    row: int  # from which it holds
+    row: int  # the first row it applies to
     before: Mapping[str, Any]
     after: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState(StreamSummary):
-    """A stream in depth."""
+    """A stream in detail."""
 
     classes: Sequence[Any]
     interval: Mapping[str, Sequence[float]] | None
-    start_prior: Shares
+    start_prior: ByClass
     threshold: Mapping[str, float | None]
     evidence: Mapping[str, Any] | None
     label_counts: Mapping[str, int]
@@ -116,13 +116,13 @@ class StreamState(StreamSummary):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read an answer."""
+        """Read a response."""
         return read(cls, {**record, "changes": tuple(read(SettingsChange, one) for one in record["changes"])})
 
 
 @dataclass(frozen=True, slots=True)
 class StreamHistory:
-    """A stream over time: columns of equal length, None where a value is not known."""
+    """A stream over time: columns of equal length, None where a value is unknown."""
 
     stream: str
     training_prior: float | None
@@ -132,19 +132,19 @@ class StreamHistory:
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """The model that serves."""
+    """The current model."""
 
     version: str
     classes: Sequence[Any]
-    training_prior: Shares
+    training_prior: ByClass
     columns: Sequence[Mapping[str, str]] | None
     gate: Mapping[str, Any]  # verdict, reasons, figures
 
 
 def read(kind: type[Record], record: Mapping[str, Any]) -> Record:
-    """Return a record of one kind; what a newer service answers besides is left out.
+    """Return a record of one kind; unknown fields of a newer service are ignored.
 
-    >>> read(Labelled, {"stream": "shop", "known": 1, "unknown": [], "repeated": False, "new": 1}).known
+    >>> read(LabelResult, {"stream": "shop", "known": 1, "unknown": [], "repeated": False, "new": 1}).known
     1
     """
     values = {item.name: record[item.name] for item in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses

@@ -23,7 +23,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def watched_page(browser: Browser, base_url: str, **settings: Any) -> Iterator[Page]:
+def open_page(browser: Browser, base_url: str, **settings: Any) -> Iterator[Page]:
     """Open a page, and fail at the end if it complained or asked another host."""
     context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, "timezone_id": "UTC"} | settings)
     page = context.new_page()

@@ -1,8 +1,8 @@
-"""Describe the bodies that the routes read themselves, with examples, for the OpenAPI document."""
+"""Describe the request bodies that the routes read themselves, with examples, for the OpenAPI document."""
 
 from typing import Any
 
-from obil.service.streams.stream_names import PATTERN
+from obil.service.streams.operations import NAME_PATTERN
 from obil.serving.ratio_model import RatioModel
 
 _ID = {"anyOf": [{"type": "string", "maxLength": 1000, "pattern": "^[^\\u0000]*$"}, {"type": "integer"}]}
@@ -25,14 +25,14 @@ STREAM_PARAMETER = {
     "name": "stream",
     "in": "path",
     "required": True,
-    "schema": {"type": "string", "pattern": PATTERN},
+    "schema": {"type": "string", "pattern": NAME_PATTERN},
     "example": "shop-7",
 }
 KEY_PARAMETER = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A retry with the same key and body is answered as before, and counts once.",
+    "description": "A retry with the same key and body gets the same response, and counts once.",
     "schema": {"type": "string", "pattern": "^[!-~]([ -~]{0,198}[!-~])?$"},
 }
 ID_COLUMN_PARAMETER = {
@@ -52,13 +52,13 @@ DECISIONS_BODY: dict[str, Any] = {
 
 
 def json_request(name: str, *, required: bool = True) -> dict[str, Any]:
-    """Return the document of a body by the name of its schema."""
+    """Return the description of a body by the name of its schema."""
     schema = {"$ref": f"#/components/schemas/{name}"}
     return {"required": required, "content": {"application/json": {"schema": schema}}}
 
 
 def request_schemas(model: RatioModel) -> dict[str, Any]:
-    """Return the schemas of the requests, in the columns and classes of the model that serves."""
+    """Return the schemas of the requests, with the columns and classes of a model."""
     row, example = _row(model)
     classes = model.classes_.tolist()
     label = {"enum": classes}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obil.bayes.posterior import posteriors_at
-from obil.service.http.decision_answers import DecisionWriter
+from obil.service.http.decision_responses import DecisionWriter
 from obil.service.streams.operations import Decided
 
 
