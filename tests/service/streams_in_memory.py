@@ -77,22 +77,8 @@ class StreamsInMemory:
         first = found.online.n_rows
         decisions = found.online.decide_many(rows.table, ids=rows.ids)
         self._streams[stream] = found
-        classes = self._model.classes_.tolist()
-        positive = None if found.online.positive is None else classes.index(found.online.positive)
-        response = Decided(
-            stream=stream,
-            model="v1",
-            first_row=first,
-            ids=decisions.ids,
-            labels=decisions.labels.tolist(),
-            log_ratios=decisions.log_ratios,
-            priors=decisions.priors,
-            thresholds=decisions.thresholds,
-            reachable=decisions.reachable,
-            trusted=decisions.trusted,
-            positive=positive,
-        )
-        found.alerts += response.labels.count(found.online.positive)
+        response = Decided(stream, "v1", first, decisions)
+        found.alerts += int(decisions.alerts.sum())
         found.ids.update((name, first + i) for i, name in enumerate(decisions.ids))
         self._keep(found, sender, response)
         return response

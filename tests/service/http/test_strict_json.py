@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obil.service.http.requests.strict_json import DEEPEST, read_json
+from obil.service.http.requests.strict_json import MAX_DEPTH, read_json
 from obil.service.refusals import BadInputError, NotUnderstoodError, RefusedError
 
 values = st.recursive(
@@ -34,7 +34,9 @@ def test_reads_any_bytes_or_refuses_them(body: bytes) -> None:
         assert b"NaN" in body or b"Infinity" in body or b'"' in body
 
 
-@pytest.mark.parametrize(("depth", "refused"), [(DEEPEST, False), (DEEPEST + 1, True), (400, True), (200_000, True)])
+@pytest.mark.parametrize(
+    ("depth", "refused"), [(MAX_DEPTH, False), (MAX_DEPTH + 1, True), (400, True), (200_000, True)]
+)
 def test_refuses_what_is_nested_deeper_than_the_limit(depth: int, refused: bool) -> None:
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         body = opening * depth + b"1" + closing * depth

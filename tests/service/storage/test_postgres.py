@@ -132,7 +132,7 @@ def test_a_stream_made_by_many_at_once_is_one_stream(start: Start) -> None:
             decide(hub, rows, stream=name)
 
         at_once(*(lambda hub=hub: first_row(hub) for hub in hubs))
-        assert asyncio.run(hubs[0].detail(f"new {attempt}")).summary.rows == 3
+        assert asyncio.run(hubs[0].detail(f"new {attempt}")).rows == 3
     assert asyncio.run(hubs[0].page()).total == 5
 
 
@@ -147,8 +147,8 @@ def test_an_idempotency_key_counts_once_whichever_process_it_reaches(start: Star
 
     at_once(lambda: send(hubs[0]), lambda: send(hubs[1]))
     assert sorted(answer.repeated for answer in answers) == [False, True]
-    np.testing.assert_array_equal(answers[0].priors, answers[1].priors)
-    assert asyncio.run(hubs[0].detail("shop")).summary.rows == 5
+    np.testing.assert_array_equal(answers[0].decisions.priors, answers[1].decisions.priors)
+    assert asyncio.run(hubs[0].detail("shop")).rows == 5
 
 
 def test_what_one_process_sets_and_reloads_the_other_follows(start: Start, folder: Path, tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ def test_rows_erased_by_one_process_are_not_replayed_by_another(start: Start) ->
     one, two, (rows, _) = start(), start(), gaussian_rows(400, 0.3, 5)
     decide(two, rows[:10])
     decide(one, rows[10:], ids=[f"person {i}" for i in range(390)])
-    before = asyncio.run(one.detail("shop")).summary.prior
+    before = asyncio.run(one.detail("shop")).prior
     assert asyncio.run(one.forget("shop", [f"person {i}" for i in range(390)], ANYONE)) == 390
-    assert asyncio.run(two.detail("shop")).summary.prior == before
+    assert asyncio.run(two.detail("shop")).prior == before
     assert state_of(two) == state_of(one)
 
 

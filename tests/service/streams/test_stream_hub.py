@@ -110,9 +110,9 @@ def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> Non
         ratios, views = hub.model.score(rows[part])
         views = views.astype(np.float32)
         expected = online.decide_log_ratios(ratios, views=views if views.shape[1] else None)
-        np.testing.assert_array_equal(answer.priors, expected.priors)
-        assert answer.labels == expected.labels.tolist()
-        assert list(answer.ids) == list(expected.ids)
+        np.testing.assert_array_equal(answer.decisions.priors, expected.priors)
+        np.testing.assert_array_equal(answer.decisions.numbers, expected.numbers)
+        assert list(answer.decisions.ids) == list(expected.ids)
     late = label(hub, [Label(i, int(labels[i]), 0.5) for i in range(0, 300, 3)] + [Label(999, 1)])
     assert (late.known, list(late.unknown)) == (100, [999])
     for i in range(0, 300, 3):
@@ -144,7 +144,7 @@ def test_comes_back_exactly_after_a_stop_and_after_being_idle(start: Start) -> N
     again = start()
     assert state_of(again) == before
     twin = obil.OnlineClassifier.from_state(again.model, before)
-    np.testing.assert_array_equal(decide(again, rows[200:210]).priors, twin.decide_many(rows[200:210]).priors)
+    np.testing.assert_array_equal(decide(again, rows[200:210]).decisions.priors, twin.decide_many(rows[200:210]).priors)
 
 
 def test_a_stream_in_memory_is_not_read_again_and_follows_what_another_process_does(start: Start) -> None:
@@ -172,7 +172,7 @@ def test_the_log_replayed_from_its_first_event_gives_the_state_bit_for_bit(
     decide(hub, rows[:300])
     replayed = replayed_stream(url, folder)
     assert replayed.state() == state_of(hub)
-    assert asyncio.run(hub.detail("shop")).summary.rows == 5_301 == replayed.n_rows
+    assert asyncio.run(hub.detail("shop")).rows == 5_301 == replayed.n_rows
 
 
 def test_a_retry_gives_the_same_decisions_and_votes_once(start: Start) -> None:
@@ -183,11 +183,11 @@ def test_a_retry_gives_the_same_decisions_and_votes_once(start: Start) -> None:
     again = decide(hub, rows[:20], sender=sender)
     assert again.repeated
     assert not first.repeated
-    assert (again.labels, list(again.ids)) == (first.labels, list(first.ids))
+    assert list(again.decisions.ids) == list(first.decisions.ids)
     assert (again.model, again.first_row) == (first.model, first.first_row)
-    for name in ("priors", "thresholds", "log_ratios", "trusted", "reachable"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
-    assert asyncio.run(hub.detail("shop")).summary.rows == 50
+    for name in ("numbers", "priors", "posteriors", "thresholds", "log_ratios", "trusted", "reachable"):
+        np.testing.assert_array_equal(getattr(again.decisions, name), getattr(first.decisions, name))
+    assert asyncio.run(hub.detail("shop")).rows == 50
     with pytest.raises(KeyReusedError, match="another body"):
         decide(hub, rows[:20], sender=Sender(idempotency_key="order-1", digest=b"two"))
     label_sender = Sender(idempotency_key="labels-1", digest=b"l")
@@ -239,7 +239,7 @@ def test_a_request_that_is_refused_makes_no_stream(start: Start) -> None:
     made = asyncio.run(hub.create("clinic", StreamSettings(), ANYONE))
     with pytest.raises(BadInputError):
         decide(hub, rows[:, :2], stream="clinic")
-    assert asyncio.run(hub.detail("clinic")).summary.seq == made.summary.seq == 1
+    assert asyncio.run(hub.detail("clinic")).seq == made.seq == 1
 
 
 def held_up(live: LiveStream, _session: Writing, _at: float) -> None:
@@ -290,7 +290,7 @@ def test_a_stream_can_be_made_in_advance_with_its_own_settings(start: Start) -> 
     assert made.start_prior["1"] == pytest.approx(0.3)
     twin = asyncio.run(hub.create("twin", StreamSettings(**made.settings, prior=made.start_prior), ANYONE))
     assert (twin.settings, twin.start_prior) == (made.settings, made.start_prior)
-    assert asyncio.run(hub.create("clinic", wished, ANYONE)).summary.seq == made.summary.seq
+    assert asyncio.run(hub.create("clinic", wished, ANYONE)).seq == made.seq
     with pytest.raises(StreamExistsError):
         asyncio.run(hub.create("clinic", StreamSettings(), ANYONE))
     with pytest.raises(BadInputError, match="tracker"):
@@ -327,13 +327,13 @@ def test_a_new_model_takes_over_and_the_prior_survives(folder: Path, start: Star
     copy_files(folder, served)
     hub, (rows, _) = start(folder=served), gaussian_rows(2_000, 0.4, 9)
     first = decide(hub, rows)
-    prior = asyncio.run(hub.detail("shop")).summary.prior
+    prior = asyncio.run(hub.detail("shop")).prior
     copy_files(saved_model(tmp_path / "newer", seed=1, views=bool(hub.model.view_members)), served)
     card = asyncio.run(hub.reload_model(ANYONE))
     assert card["version"] != first.model
     after = decide(hub, rows[:10])
     assert after.model == card["version"]
-    np.testing.assert_allclose(after.priors[0, 1], prior["1"], atol=0.02)
+    np.testing.assert_allclose(after.decisions.priors[0, 1], prior["1"], atol=0.02)
     state = state_of(hub)
     hub.close()
     again = start(folder=served)
@@ -368,7 +368,7 @@ def test_erases_decisions_by_id_from_log_and_memory(start: Start, url: str) -> N
     names = [f"person {i}" for i in range(100)]
     asyncio.run(hub.decide("shop", Rows(rows, 100, names, rows.tolist()), ANYONE))
     label(hub, [Label("person 7", 1), Label("person 8", 0)])
-    prior = asyncio.run(hub.detail("shop")).summary.prior
+    prior = asyncio.run(hub.detail("shop")).prior
     assert asyncio.run(hub.forget("shop", ["person 7", "person 9", "nobody"], ANYONE)) == 2
     store = open_store(url)
     row = store.stream("shop")
@@ -381,7 +381,7 @@ def test_erases_decisions_by_id_from_log_and_memory(start: Start, url: str) -> N
         assert erased not in log
     assert label(hub, [Label("person 7", 1), Label("person 9", 1)]).known == 0
     state = state_of(hub)
-    assert asyncio.run(hub.detail("shop")).summary.prior == prior
+    assert asyncio.run(hub.detail("shop")).prior == prior
     hub.close()
     assert state_of(start()) == state
 
@@ -448,7 +448,7 @@ def test_tells_the_history_of_a_stream(start: Start) -> None:
     assert len({len(column) for column in series.columns.values()}) == 1
     assert 3 <= len(series.columns["row"]) <= 5
     assert series.columns["row"][-1] == 3_000
-    prior = asyncio.run(hub.detail("shop")).summary.prior["1"]
+    prior = asyncio.run(hub.detail("shop")).prior["1"]
     assert series.columns["prior"][-1] == pytest.approx(prior)
     assert series.columns["low"][-1] < prior < series.columns["high"][-1]
     now = asyncio.run(hub.detail("shop")).performance["now"]
@@ -476,12 +476,14 @@ def test_rows_that_wait_together_are_decided_together_and_just_the_same(start: S
     decided = [answer for answer in answers if not isinstance(answer, BaseException)]
     assert len(refused) == 1
     assert [answer.first_row for answer in decided] == [*range(31), *range(32, 60)]
-    assert decided[30].ids == ["a", "b"]
+    assert decided[30].decisions.ids == ["a", "b"]
     online = obil.OnlineClassifier(hub.model)
     for answer in decided:
-        views = hub.model.score(rows[answer.first_row : answer.first_row + len(answer.labels)]).views
-        one = online.decide_log_ratios(answer.log_ratios, views=views if views.shape[1] else None, ids=answer.ids)
-        np.testing.assert_allclose(answer.priors, one.priors, rtol=1e-9)
+        views = hub.model.score(rows[answer.first_row : answer.first_row + len(answer.decisions)]).views
+        one = online.decide_log_ratios(
+            answer.decisions.log_ratios, views=views if views.shape[1] else None, ids=answer.decisions.ids
+        )
+        np.testing.assert_allclose(answer.decisions.priors, one.priors, rtol=1e-9)
     row = hub._store.stream("shop")
     assert row is not None
     assert row.seq < 60

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -51,16 +50,15 @@ class ServiceMetrics:
         """The streams that have a name in the metrics."""
         return [name for name in self._counts if name != OTHER]
 
-    def decided(self, decided: Decided, positive: Any) -> None:
-        """Count the decisions of one request, and those for the positive class; a retry decides nothing."""
+    def decided(self, decided: Decided) -> None:
+        """Count the decisions and alerts of one request; a retry decides nothing."""
         if decided.repeated:
             return
-        count = self._count(decided.stream)
-        count.decisions += len(decided.labels)
-        if positive is not None:
-            count.alerts += list(decided.labels).count(positive)
+        count, decisions = self._count(decided.stream), decided.decisions
+        count.decisions += len(decisions)
+        count.alerts += int(decisions.alerts.sum())
         # the number, not the decisions: they would stay in memory with their ids, even once erased
-        count.log_threshold = None if decided.thresholds is None else float(decided.thresholds[-1])
+        count.log_threshold = None if decisions.thresholds is None else float(decisions.thresholds[-1])
 
     def labelled(self, stream: str, known: int) -> None:
         """Count the labels of one request that belonged to a decision."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray
+from obil.bayes.posterior import posteriors_at
 from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
 from obil.online.decision_ids import as_id, as_ids
@@ -53,8 +54,7 @@ class LiveStream:
         self._finished_seq = 0 if created else row.seq  # a new stream is to be written
         self.created, self.erased = created, False  # in the current transaction
         self._classes: list[Any] = online.model.classes_.tolist()
-        self._numbers = {label: number for number, label in enumerate(self._classes)}
-        self._positive = None if online.positive is None else self._numbers[online.positive]
+        self._positive = None if online.positive is None else self._classes.index(online.positive)
 
     def decide(
         self, rows: Rows, scored: tuple[FloatArray, FloatArray | None], sender: Sender, session: Writing, at: float
@@ -70,18 +70,17 @@ class LiveStream:
             decisions = self.online.decide_log_ratios(ratios, views=views, ids=ids)
         except ObilError as error:
             raise BadInputError(str(error)) from None
-        numbers = np.array([self._numbers[label] for label in decisions.labels.tolist()], dtype=np.int64)
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
         response = None
         if sender.idempotency_key is not None:
             response = StoredResponse(self.version, decisions.priors, decisions.thresholds)
-        payload = write_rows(DecidedRows(ids, ratios, views, numbers, flags, response), inputs=rows.inputs)
-        n_alerts = 0
-        if self.online.positive is not None:
-            n_alerts = int((numbers == self._numbers[self.online.positive]).sum())
-        self._log(DECIDED, payload, sender, session, at, first_row=first, n_rows=len(ratios))
-        self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=self.row.n_alerts + n_alerts)
-        return self._as_decided(decisions, first)
+        stored = DecidedRows(ids, ratios, views, decisions.numbers, flags, response)
+        self._log(
+            DECIDED, write_rows(stored, inputs=rows.inputs), sender, session, at, first_row=first, n_rows=len(ratios)
+        )
+        n_alerts = self.row.n_alerts + int(decisions.alerts.sum())
+        self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=n_alerts)
+        return Decided(self.row.name, self.version, first, decisions)
 
     def label(self, labels: Sequence[Label], sender: Sender, session: Writing, at: float) -> LabelResult:
         """Take in all labels or none, and write them to the log."""
@@ -169,38 +168,23 @@ class LiveStream:
         return event
 
     def _decided_before(self, event: StoredEvent) -> Decided:
-        rows = read_rows(event.payload)
+        rows, first = read_rows(event.payload), event.first_row
         if rows.response is None:
             raise InvalidStateError("an event with an idempotency key lacks its response")
-        return Decided(
-            stream=self.row.name,
-            model=rows.response.model,
-            first_row=event.first_row,
-            ids=range(event.first_row, event.first_row + event.n_rows) if rows.ids is None else rows.ids,
-            labels=[self._classes[number] for number in rows.numbers.tolist()],
+        model, priors, thresholds = rows.response
+        decisions = Decisions(
+            ids=range(first, first + event.n_rows) if rows.ids is None else rows.ids,
+            classes=self.online.classes_,
+            numbers=rows.numbers,
+            positive=self._positive,
             log_ratios=rows.log_ratios,
-            priors=rows.response.priors,
-            thresholds=rows.response.thresholds,
+            priors=priors,
+            posteriors=posteriors_at(rows.log_ratios, priors),
+            thresholds=thresholds,
             reachable=(rows.flags & REACHABLE) > 0,
             trusted=(rows.flags & TRUSTED) > 0,
-            repeated=True,
-            positive=self._positive,
         )
-
-    def _as_decided(self, decisions: Decisions, first: int) -> Decided:
-        return Decided(
-            stream=self.row.name,
-            model=self.version,
-            first_row=first,
-            ids=decisions.ids,
-            labels=decisions.labels.tolist(),
-            log_ratios=decisions.log_ratios,
-            priors=decisions.priors,
-            thresholds=decisions.thresholds,
-            reachable=decisions.reachable,
-            trusted=decisions.trusted,
-            positive=self._positive,
-        )
+        return Decided(self.row.name, model, first, decisions, repeated=True)
 
     def _log(
         self,
@@ -226,7 +210,7 @@ class LiveStream:
         return {
             "prior": dict(zip(names, online.prior.tolist(), strict=True)),
             "training_prior": dict(zip(names, online.model.prior_.tolist(), strict=True)),
-            "positive": online.positive if not hasattr(online.positive, "item") else online.positive.item(),
+            "positive": online.positive,
             "log_evidence": None if monitor is None else monitor.log_evidence,
             "log_alarm": None if monitor is None else monitor.log_alarm,
         }
@@ -238,7 +222,7 @@ class LiveStream:
 
     def _add_point(self, session: Writing, at: float) -> None:
         online = self.online
-        k = None if online.positive is None else self._numbers[online.positive]
+        k = self._positive
         try:
             interval = None if k is None else online.tracker.interval(0.9)
         except EstimationError:

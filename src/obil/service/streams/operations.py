@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from obil.arrays import FloatArray
+from obil.online.decision import Decisions
 from obil.online.decision_ids import Id
 from obil.service.refusals import BadInputError
 from obil.serving.ratio_model import RatioModel
@@ -54,20 +51,13 @@ class Sender:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """The decisions of one request, as columns."""
+    """The decisions of one request."""
 
     stream: str
     model: str  # its version
     first_row: int
-    ids: Sequence[Id]
-    labels: Sequence[Any]  # (n,) the user's classes
-    log_ratios: FloatArray  # (n, K)
-    priors: FloatArray  # (n, K) from before each row
-    thresholds: FloatArray | None  # (n,) on the positive class's log ratio
-    reachable: npt.NDArray[np.bool_]  # (n,)
-    trusted: npt.NDArray[np.bool_]  # (n,)
+    decisions: Decisions
     repeated: bool = False  # a retry: these rows had updated the prior before
-    positive: int | None = None  # the number of the positive class; None: the second of two, or none
 
 
 class Label(NamedTuple):

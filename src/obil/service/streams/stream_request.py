@@ -146,21 +146,11 @@ def joined(works: Sequence[RowsToDecide]) -> Rows:
 
 def parts_of(decided: Decided, sizes: Sequence[int]) -> list[Decided]:
     """Return what was decided together, split by request."""
-    return [_part(decided, end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
-
-
-def _part(decided: Decided, first: int, end: int) -> Decided:
-    return replace(
-        decided,
-        first_row=decided.first_row + first,
-        ids=decided.ids[first:end],
-        labels=decided.labels[first:end],
-        log_ratios=decided.log_ratios[first:end],
-        priors=decided.priors[first:end],
-        thresholds=None if decided.thresholds is None else decided.thresholds[first:end],
-        reachable=decided.reachable[first:end],
-        trusted=decided.trusted[first:end],
-    )
+    parts = ((end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True))
+    return [
+        replace(decided, first_row=decided.first_row + first, decisions=decided.decisions[first:end])
+        for first, end in parts
+    ]
 
 
 def finish_all(batch: Iterable[Request]) -> None:

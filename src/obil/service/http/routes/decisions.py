@@ -65,10 +65,9 @@ def decision_routes(app_state: AppState) -> APIRouter:
             except ModelChangedError:  # nothing was stored: read them again for the new one
                 if not tries_left:
                     raise
-        writer = app_state.writer
-        app_state.metrics.decided(decided, writer.positive(decided))
+        app_state.metrics.decided(decided)
         as_csv = "text/csv" in request.headers.get("accept", "")
-        write = writer.csv if as_csv else writer.json
+        write = app_state.writer.csv if as_csv else app_state.writer.json
         body = await asyncio.to_thread(write, decided) if rows.n_rows > _MANY_ROWS else write(decided)
         return Response(body, media_type="text/csv" if as_csv else "application/json")
 
