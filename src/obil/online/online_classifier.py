@@ -207,6 +207,17 @@ class OnlineClassifier:
         return self._rows
 
     @property
+    def horizon(self) -> int:
+        """For how many rows a decision waits for its label."""
+        return self._ledger.horizon
+
+    @property
+    def unlabeled_as(self) -> Any:
+        """The class that a missing label means at the horizon; None where it means nothing."""
+        number = self._ledger.unlabeled_as
+        return None if number is None else self._rule.labels[number]
+
+    @property
     def label_counts(self) -> LabelCounts:
         """How many decisions are labelled or wait for a label, and how many labels matched no decision."""
         return self._ledger.counts

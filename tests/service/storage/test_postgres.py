@@ -244,7 +244,7 @@ def test_a_transaction_that_failed_inside_is_never_taken_for_kept(url: str) -> N
             with pytest.raises(psycopg.Error):
                 session._run("SELECT no_such_column FROM obil_meta")
 
-    with pytest.raises(RefusedError, match="nothing of this request was kept"):
+    with pytest.raises(RefusedError, match="nothing of this request was stored"):
         write_in_spite_of_an_error()
     assert store.meta("probe") is None
     store.close()
@@ -282,7 +282,7 @@ def test_a_connection_lost_at_the_commit_is_not_said_to_have_kept_nothing(server
             session.set_meta("probe", "1")
             server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 
-    with pytest.raises(NotStoredError, match="may have been kept or not"):
+    with pytest.raises(NotStoredError, match="may or may not be stored"):
         write_while_the_connection_is_cut()
     with store.writing() as session:
         session.set_meta("probe", "2")

@@ -21,6 +21,7 @@ from obil.service.streams.operations import SettingsChange, StreamDetail, Stream
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 from obil.trackers.calibration_spread import calibration_variance, logits_of
+from obil.trackers.tracker import CompiledTracker
 
 LEVEL = 0.9  # of all intervals
 SPREAD_PRIORS = 6  # at which the spread of the calibration map is computed; it is interpolated between them
@@ -66,26 +67,24 @@ def detail_of(copy: StateCopy, model: RatioModel, changes: Sequence[StoredEvent]
     online = OnlineClassifier.from_state(model, copy.state)
     classes = model.classes_.tolist()
     names = [str(name) for name in classes]
-    settings = copy.state["tracker"]["settings"]
-    start = settings.get("prior", model.prior_.tolist())
+    tracker = online.tracker
+    start = tracker.start_prior if isinstance(tracker, CompiledTracker) else model.prior_
     return StreamDetail(
         **asdict(summary),
         classes=classes,
         interval=_interval(online, names),
-        start_prior=dict(zip(names, start, strict=True)),
+        start_prior=dict(zip(names, start.tolist(), strict=True)),
         threshold=_threshold(online),
         evidence=_evidence(online),
-        label_counts={name: getattr(online.label_counts, name) for name in online.label_counts.__slots__},
+        label_counts=asdict(online.label_counts),
         performance=_performance(online),
         change=online.explain(level=LEVEL).to_json(),
         settings={  # with `start_prior` as prior, they create another stream like it
             "policy": dict(online.policy.to_json()),
-            "tracker": "bank" if isinstance(online.tracker, BayesBank) else "safe",
+            "tracker": "bank" if isinstance(tracker, BayesBank) else "safe",
             "positive": summary.positive,
-            "horizon": copy.state["labels"]["horizon"],
-            "unlabeled_as": None
-            if copy.state["labels"]["unlabeled_as"] is None
-            else classes[copy.state["labels"]["unlabeled_as"]],
+            "horizon": online.horizon,
+            "unlabeled_as": online.unlabeled_as,
         },
         changes=[_change(event) for event in changes],
     )
