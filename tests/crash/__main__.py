@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def crash(store: str, options: argparse.Namespace) -> int:
-    """Run the rounds on one store and say what they showed; return how many faults."""
+    """Run the rounds on one store and report what they showed; return how many faults."""
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="obil-crash-")))
         folder = saved_model(place / "model")
@@ -37,7 +37,7 @@ def crash(store: str, options: argparse.Namespace) -> int:
         if store == "postgresql":
             reason = missing_postgres()
             if reason is not None:
-                say(f"{store}: {reason}")
+                report(f"{store}: {reason}")
                 return 1
             server = stack.enter_context(postgres_server())
         launcher = ServiceLauncher(folder, place)
@@ -51,14 +51,14 @@ def crash(store: str, options: argparse.Namespace) -> int:
             server=server,
             seed=options.seed,
         )
-        say(f"{store}: {options.rounds} rounds, seed {options.seed}")
-        faults = run_rounds(rounds, options.rounds, say)
+        report(f"{store}: {options.rounds} rounds, seed {options.seed}")
+        faults = run_rounds(rounds, options.rounds, report)
     for fault in faults[:20]:
-        say(f"  FAULT {fault}")
+        report(f"  FAULT {fault}")
     for name, value in sorted(rounds.counts.items()):
-        say(f"  {name}: {value}")
+        report(f"  {name}: {value}")
     counts, doubled = rounds.counts, sum("doubled" in fault for fault in faults)
-    say(
+    report(
         f"{store}: {options.rounds} rounds, {counts['kills of a service']} kills of a service, "
         f"{counts['kills of the database']} of the database; {counts['acknowledged decisions']} decisions and "
         f"{counts['acknowledged labels']} labels acknowledged; lost {counts['lost decisions']} and "
@@ -68,7 +68,7 @@ def crash(store: str, options: argparse.Namespace) -> int:
     return len(faults)
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     """Write a line now."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

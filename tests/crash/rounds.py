@@ -96,7 +96,7 @@ class CrashRounds:
         chosen = [service for service in self._services if self._rng.random() < 0.6]
         kill_all(chosen or self._services[:1])
         self.counts["kills of a service"] += len(chosen) or 1
-        time.sleep(0.1)  # what is left goes on
+        time.sleep(0.1)  # the rest continues
 
     def _revive(self) -> None:
         for place, service in enumerate(self._services):

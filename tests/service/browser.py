@@ -39,7 +39,7 @@ def open_page(browser: Browser, base_url: str, **settings: Any) -> Iterator[Page
 
 
 def drag(page: Page, chart: str, start: float, end: float) -> None:
-    """Drag over a part of a chart, from and to a share of its width."""
+    """Drag over a part of a chart, from and to a fraction of its width."""
     box = page.locator(f"{chart} .u-over").bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2

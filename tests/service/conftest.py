@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the service needs obil[service]")
 pytest.importorskip("prometheus_client", reason="the service needs obil[service]")
 pytest.importorskip("pydantic_settings", reason="the service needs obil[service]")
-pytest.importorskip("httpx", reason="the tests of the service speak HTTP with httpx")
+pytest.importorskip("httpx", reason="the tests of the service need httpx")
 
 import httpx
 import pandas as pd
@@ -34,7 +34,7 @@ NOW = 1_800_000_000.0
 
 
 def payments(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return rows of two numbers and a word, and labels 0 or 1."""
+    """Return rows of two numbers and a category, and labels 0 or 1."""
     random = np.random.default_rng(seed)
     labels = (random.random(n) < 0.2).astype(int)
     rows = {

@@ -1,4 +1,4 @@
-"""Fit the small models that the tests of the service share."""
+"""Fit the small models of the tests of the service."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from sklearn.linear_model import LogisticRegression
 import obil
 
 
-def gaussian_rows(n_rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def gaussian_rows(n_rows: int, prevalence: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    labels = (rng.random(n_rows) < share).astype(int)
+    labels = (rng.random(n_rows) < prevalence).astype(int)
     return rng.normal(size=(n_rows, 3)) + labels[:, None] * np.array([2.0, 0.6, 0.4]), labels
 
 

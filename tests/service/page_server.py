@@ -1,6 +1,6 @@
 """Serve the page with made-up streams that follow the contract of the service, for tests of the page alone.
 
-A row here is a list of numbers, and one whose first number is above 0 counts as of the watched class: the share follows
+A row here is a list of numbers, and one whose first number is above 0 belongs to the positive class: the prevalence follows
 it as a forgetful average. Nothing is decided, stored or measured.
 """
 
@@ -33,7 +33,7 @@ def iso(at: float) -> str:
 
 
 def shown_at(prior: float) -> dict[str, float]:
-    """Return figures that go with a share, of no meaning but plausible."""
+    """Return plausible figures for a prevalence."""
     spread = 0.35 / (1.0 + 40.0 * prior) + 0.08
     odds = prior / (1.0 - prior)
     precision = 0.35 + 0.6 * prior / (prior + 0.03)
@@ -112,7 +112,7 @@ class MadeUpStream:
 
         change = {
             "sentences": [
-                f"The share of 'fraud' rose from 2.0 % in training to {100 * self.prior:.1f} % "
+                f"The prevalence of 'fraud' rose from 2.0 % in training to {100 * self.prior:.1f} % "
                 f"(90 %: {100 * low:.1f} to {100 * high:.1f} %), since about row 4,000.",
                 "The evidence that a row needs to be alerted fell from 18:1 to 7:1, and alerts went from 3.1 to 7.4 % "
                 "of the rows.",
@@ -292,7 +292,7 @@ def served(app: FastAPI) -> Iterator[str]:
 
 
 def past_stream(name: str, *, hours: float, rise: float = 1.0, alarm: bool = False, labels: int = 0) -> MadeUpStream:
-    """Return a stream with a past: a share that rose by a factor, and evidence that built up where it alarms."""
+    """Return a stream with a past: a prevalence that rose by a factor, and evidence that built up to an alarm."""
     stream = MadeUpStream(name, created=time.time() - 3600.0 * hours, labels=labels)
     n = 600
     for k in range(n):

@@ -135,9 +135,9 @@ class PostgresServer:
             return False
         return True
 
-    def _run(self, program: str, *words: str) -> None:
+    def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
-            [self._programs / program, *words], capture_output=True, text=True, check=False, cwd="/", **_as_owner()
+            [self._programs / program, *arguments], capture_output=True, text=True, check=False, cwd="/", **_as_owner()
         )
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr[-2_000:]}")

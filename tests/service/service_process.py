@@ -50,8 +50,8 @@ while line := sys.stdin.readline():
         code = 99
         try:
             obil.cli.main.app(request["args"])
-        except SystemExit as wish:
-            code = wish.code or 0
+        except SystemExit as exit_:
+            code = exit_.code or 0
         finally:
             sys.stdout.flush()
             os._exit(code)

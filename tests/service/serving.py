@@ -84,7 +84,7 @@ class _Passing(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_DELETE = _pass  # noqa: N815  # the names http.server calls
 
-    def log_message(self, *words: Any) -> None:
+    def log_message(self, *arguments: Any) -> None:
         pass
 
 

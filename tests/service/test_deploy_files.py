@@ -14,7 +14,7 @@ from obil.service.service_settings import ServiceSettings
 from tests.service.conftest import ROW, Served
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-WORDS = {"up", "abs", "ln", "sum", "rate", "increase", "histogram_quantile"}
+FUNCTIONS = {"up", "abs", "ln", "sum", "rate", "increase", "histogram_quantile"}
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,21 @@
-"""Name why a request is refused, with the HTTP status each has.
+"""Define why a request is refused, each with its HTTP status.
 
 RefusedError
 ├── BadInputError         422   a value breaks a rule; names the column or the field
-├── NotUnderstoodError    400   the body is not JSON, or not CSV, as it says it is
+├── NotUnderstoodError    400   the body is not the JSON or CSV that its Content-Type says
 ├── NoKeyError            401   no API key, or one that is wrong, expired or revoked
-├── WrongScopeError       403   the key may not do this
+├── WrongScopeError       403   the key lacks the scope
 ├── ForeignHostError      403   the Host or the Origin of the request is not this service's
 ├── UnknownStreamError    404   no stream has this name
-├── UnknownDecisionError  404   nothing is kept under this id
-├── TooLargeError         413   the body has more bytes, or more rows, than the service takes
-├── UnsupportedTypeError  415   the body is of a type that is not read here
-├── StreamExistsError     409   a stream of this name has other settings
-├── KeyReusedError        409   an idempotency key came with another body
-├── ModelRefusedError     409   the gate refuses the new model, or it does not fit the streams
-├── NotStoredError        503   the store is full or lost: nothing of this request was kept, try again
-├── ModelChangedError     503   another model took over while the rows were on their way: nothing was kept, try again
-└── BusyError             503   as many watch the events as the service lets
+├── UnknownDecisionError  404   no decision has this id
+├── TooLargeError         413   the body has more bytes or rows than the service accepts
+├── UnsupportedTypeError  415   the service does not read this content type
+├── StreamExistsError     409   a stream of this name exists with other settings
+├── KeyReusedError        409   the idempotency key was used with another body
+├── ModelRefusedError     409   the deployment gate refuses the new model, or it does not fit the streams
+├── NotStoredError        503   the store is full or unavailable: nothing was stored, try again
+├── ModelChangedError     503   the model was replaced during the request: nothing was stored, try again
+└── BusyError             503   as many event streams are open as the service allows
 """
 
 from obil.errors import ObilError
@@ -29,7 +29,7 @@ class RefusedError(ObilError):
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(message)
-        self.where = where  # the column or field, where one is to blame
+        self.where = where  # the column or field that is wrong, if it is one
 
 
 class BadInputError(RefusedError):
@@ -39,19 +39,19 @@ class BadInputError(RefusedError):
 
 
 class NotUnderstoodError(RefusedError):
-    """The body is not JSON, or not CSV, as it says it is."""
+    """The body is not the JSON or CSV that its Content-Type says."""
 
     status, code = 400, "not_understood"
 
 
 class NoKeyError(RefusedError):
-    """No API key came, or one that is wrong, expired or revoked."""
+    """The API key is missing, wrong, expired or revoked."""
 
     status, code = 401, "no_key"
 
 
 class WrongScopeError(RefusedError):
-    """The key may not do this."""
+    """The key lacks the scope."""
 
     status, code = 403, "wrong_scope"
 
@@ -73,54 +73,54 @@ class UnknownStreamError(RefusedError):
 
 
 class UnknownDecisionError(RefusedError):
-    """Nothing is kept under this id."""
+    """No decision has this id."""
 
     status, code = 404, "unknown_decision"
 
 
 class TooLargeError(RefusedError):
-    """The body has more bytes, or more rows, than the service takes."""
+    """The body has more bytes or rows than the service accepts."""
 
     status, code = 413, "too_large"
 
 
 class UnsupportedTypeError(RefusedError):
-    """The body is of a type that is not read here."""
+    """The service does not read this content type."""
 
     status, code = 415, "unsupported_type"
 
 
 class StreamExistsError(RefusedError):
-    """A stream of this name has other settings."""
+    """A stream of this name exists with other settings."""
 
     status, code = 409, "stream_exists"
 
 
 class KeyReusedError(RefusedError):
-    """An idempotency key came before, with another body."""
+    """The idempotency key was used with another body."""
 
     status, code = 409, "key_reused"
 
 
 class ModelRefusedError(RefusedError):
-    """The gate refuses the new model, or it does not fit the streams."""
+    """The deployment gate refuses the new model, or it does not fit the streams."""
 
     status, code = 409, "model_refused"
 
 
 class NotStoredError(RefusedError):
-    """The store is full or lost: nothing of this request was kept."""
+    """The store is full or unavailable: nothing of this request was stored."""
 
     status, code = 503, "not_stored"
 
 
 class ModelChangedError(RefusedError):
-    """Rows were read for a model that another one has replaced since."""
+    """The model was replaced after the rows were read for it."""
 
     status, code = 503, "model_changed"
 
 
 class BusyError(RefusedError):
-    """As many watch the events as the service lets."""
+    """As many event streams are open as the service allows."""
 
     status, code = 503, "busy"

@@ -142,7 +142,7 @@ def test_refuses_what_cannot_be_sent(client: Client) -> None:
         Client("127.0.0.1:8642")
 
 
-def test_a_lost_answer_is_asked_for_again_and_the_row_votes_once(lossy: tuple[Wire, Client]) -> None:
+def test_a_lost_response_is_requested_again_and_the_row_counts_once(lossy: tuple[Wire, Client]) -> None:
     between, client = lossy
     stream = client.stream("lossy")
     between.lose_answers = 2
@@ -192,7 +192,7 @@ def test_keeps_its_connection(lossy: tuple[Wire, Client]) -> None:
     assert between.connections == 1
 
 
-def test_threads_may_share_a_client(client: Client) -> None:
+def test_threads_can_use_one_client(client: Client) -> None:
     stream = client.stream("shared")
 
     def decide() -> None:

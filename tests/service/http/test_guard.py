@@ -70,7 +70,7 @@ def test_logs_one_line_a_request_and_nothing_of_its_content(locked: Served, log_
     key = locked.keys["decide"]
     locked.client.post(
         "/v1/streams/customer-77/decisions?id_column=hidden-query",
-        json={"row": {**ROW, "country": "hidden-word"}, "id": "hidden-id"},
+        json={"row": {**ROW, "country": "hidden-category"}, "id": "hidden-id"},
         headers={"authorization": f"Bearer {key}", "x-request-id": "r1"},
     )
     locked.client.post("/v1/streams/customer-77/decisions", json={"row": {"hidden-column": "hidden"}})

@@ -41,11 +41,11 @@ def made_up():
 
 @pytest.fixture
 def served_page(made_up):
-    """Yield the address, and what posts rows of which a share is of the watched class."""
+    """Yield the address, and a function that posts rows at a given prevalence."""
     with served(made_up) as base_url:
 
-        def post_rows(stream, n, positive_share):
-            rows = [[1.0 if k < n * positive_share else -1.0] for k in range(n)]
+        def post_rows(stream, n, prevalence):
+            rows = [[1.0 if k < n * prevalence else -1.0] for k in range(n)]
             httpx.post(f"{base_url}/v1/streams/{stream}/decisions", json={"rows": rows}).raise_for_status()
 
         yield base_url, post_rows
@@ -57,7 +57,7 @@ def page(browser, served_page):
         yield page
 
 
-def share_of(text):
+def prevalence_of(text):
     return float(re.match(r"([\d.]+)\s%", text).group(1)) / 100.0
 
 
@@ -68,15 +68,15 @@ def wait_until(holds, seconds=14.0):
         time.sleep(0.05)
 
 
-def test_shows_all_streams_and_sees_the_share_move_while_rows_are_posted(page, served_page):
+def test_shows_all_streams_and_the_prevalence_moves_while_rows_are_posted(page, served_page):
     base_url, post_rows = served_page
     page.goto(base_url)
     row = page.get_by_role("row", name="shop-fr")
     cell = row.locator("td .value").first
     expect(cell).to_have_text(re.compile("%"))
-    before = share_of(cell.inner_text())
+    before = prevalence_of(cell.inner_text())
     post_rows("shop-fr", 400, 0.5)
-    wait_until(lambda: share_of(cell.inner_text()) > 2.0 * before)
+    wait_until(lambda: prevalence_of(cell.inner_text()) > 2.0 * before)
 
 
 def test_opens_a_stream_by_keyboard_and_comes_back_to_it(page, served_page):
@@ -101,12 +101,12 @@ def test_a_stream_in_depth_moves_live(page, served_page):
     page.goto(f"{base_url}/#/streams/shop-fr")
     figure = page.locator("#figure-prior")
     expect(figure).to_have_text(re.compile("%"))
-    before = share_of(figure.inner_text())
-    chart = page.get_by_role("img", name="Chart of Share of")
+    before = prevalence_of(figure.inner_text())
+    chart = page.get_by_role("img", name="Chart of Prevalence of")
     told = chart.get_attribute("aria-label")
     post_rows("shop-fr", 400, 0.5)
-    wait_until(lambda: share_of(figure.inner_text()) > 2.0 * before)
-    expect(chart).not_to_have_attribute("aria-label", told)  # the chart and its words follow
+    wait_until(lambda: prevalence_of(figure.inner_text()) > 2.0 * before)
+    expect(chart).not_to_have_attribute("aria-label", told)  # the chart and its description follow
 
 
 def test_dragging_on_one_chart_selects_a_range_for_all(page, served_page):
@@ -115,7 +115,7 @@ def test_dragging_on_one_chart_selects_a_range_for_all(page, served_page):
     alert_chart = page.get_by_role("img", name="Chart of Alert rate")
     before = alert_chart.get_attribute("aria-label")
     drag(page, "#chart-prior", 0.1, 0.4)
-    expect(page.locator(".range-words")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
+    expect(page.locator(".range-text")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
     expect(page).to_have_url(re.compile(r"\?from=\d+.*&to=\d+"))
     expect(alert_chart).not_to_have_attribute("aria-label", before)
     selected = page.evaluate("new URLSearchParams(location.hash.split('?')[1]).entries().toArray()")
@@ -147,8 +147,8 @@ def test_chooses_a_range_by_button_and_by_keys_on_a_chart(page, served_page):
 def test_a_range_can_be_typed_and_a_link_to_it_opened(page, served_page):
     now = int(time.time())  # the page takes whole seconds
     page.goto(f"{served_page[0]}/#/streams/shop-de?from={now - 7200:.0f}&to={now - 3600:.0f}")
-    expect(page.locator(".range-words")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
-    page.get_by_text("Between two moments").click()
+    expect(page.locator(".range-text")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
+    page.get_by_text("Between two times").click()
     page.get_by_label("From").fill(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now - 10000)))
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page).to_have_url(re.compile(rf"from={now - 10000}"))
@@ -165,9 +165,9 @@ def test_nothing_is_wider_than_the_screen(page, served_page, width):
 
 def test_says_what_each_quantity_is_by_keyboard(page, served_page):
     page.goto(f"{served_page[0]}/#/streams/shop-de")
-    for name in ("the share now", "the alert rate", "the threshold", "expected precision", "expected recall"):
-        expect(page.get_by_role("button", name=f"What is meant by {name}?").first).to_be_visible()
-    button = page.get_by_role("button", name="What is meant by the threshold?").first
+    for name in ("the prevalence now", "the alert rate", "the threshold", "expected precision", "expected recall"):
+        expect(page.get_by_role("button", name=f"What is {name}?").first).to_be_visible()
+    button = page.get_by_role("button", name="What is the threshold?").first
     button.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#tip")).to_contain_text("A row is alerted when")
@@ -185,7 +185,7 @@ def test_tells_of_an_alarm_to_those_who_listen(page, served_page, made_up):
     stream = made_up.state.streams["shop-fr"]
     stream.log_evidence = LOG_ALARM + 1.0
     stream.remember(time.time())
-    expect(page.locator("#news")).to_have_text("Alarm: stream shop-fr is not trusted any more.")
+    expect(page.locator("#news")).to_have_text("Alarm: stream shop-fr is no longer trusted.")
     expect(page.get_by_role("row", name="shop-fr")).to_contain_text("Not trusted")
     expect(page.locator(".count")).to_contain_text("2 alarms")
 
@@ -220,7 +220,7 @@ def test_asks_for_a_key_and_keeps_it_for_the_tab_alone(browser):
         expect(box).to_be_focused()
         box.fill("obil_wrong_key")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("dialog")).to_contain_text("does not know this key")
+        expect(page.get_by_role("dialog")).to_contain_text("wrong, expired or revoked")
         box.fill(KEY)
         page.keyboard.press("Enter")
         expect(page.get_by_role("row", name="shop-de")).to_be_visible()
@@ -252,20 +252,20 @@ def test_searches_filters_and_pages_among_many_streams(browser):
         page.goto(base_url)
         rows = page.locator("tbody tr")
         expect(page.locator(".pages")).to_contain_text("1 to 50 of 120")
-        page.get_by_role("button", name="Later").click()
+        page.get_by_role("button", name="Next").click()
         expect(page.locator(".pages")).to_contain_text("51 to 100 of 120")
         expect(page.get_by_role("link", name="terminal-0050")).to_be_focused()
-        page.get_by_role("button", name="Later").click()
+        page.get_by_role("button", name="Next").click()
         expect(rows).to_have_count(20)
-        expect(page.get_by_role("button", name="Later")).to_be_disabled()
+        expect(page.get_by_role("button", name="Next")).to_be_disabled()
         page.get_by_role("searchbox").fill("terminal-004")
         expect(rows).to_have_count(10)
         page.get_by_role("searchbox").fill("")
-        page.get_by_label("Only alarmed").check()
+        page.get_by_label("Only alarms").check()
         expect(rows).to_have_count(1)
         expect(rows).to_contain_text("terminal-0077")
         page.get_by_role("searchbox").fill("nowhere")
-        expect(page.locator(".empty")).to_contain_text("No stream's name has “nowhere” in it")
+        expect(page.locator(".empty")).to_contain_text("No stream name contains “nowhere”")
         page.close()
 
 

@@ -56,7 +56,7 @@ def test_names_each_kind_of_file_so_that_a_browser_takes_it(ask, path, kind):
     assert answer.content == (FOLDER / path).read_bytes()
 
 
-def test_sends_a_file_once_and_then_only_word_that_it_is_the_same(ask):
+def test_sends_a_file_once_and_then_304(ask):
     first = ask("/static/main.js")
     again = ask("/static/main.js", If_None_Match=f'"another", W/{first.headers["etag"]}')
     assert again.status_code == 304

@@ -27,7 +27,7 @@ from tests.service.page_server import served
 
 @pytest.fixture
 def served_page(tmp_path: Path):
-    """Yield the address of a service, and what posts rows of which a share is of the watched class."""
+    """Yield the address of a service, and a function that posts rows at a given prevalence."""
     store = open_store(str(tmp_path / "streams.db"))
     registry = ModelRegistry(saved_model(tmp_path / "model"), store)
     hub = StreamHub(store, registry, defaults=StreamSettings(tracker="bank"))
@@ -36,8 +36,8 @@ def served_page(tmp_path: Path):
         app.include_router(page_routes())
     with served(app) as base_url:
 
-        def post_rows(stream, n, share, seed=0):
-            rows, _ = gaussian_rows(n, share, seed)
+        def post_rows(stream, n, prevalence, seed=0):
+            rows, _ = gaussian_rows(n, prevalence, seed)
             answer = httpx.post(f"{base_url}/v1/streams/{stream}/decisions", json={"rows": rows.tolist()}, timeout=60.0)
             answer.raise_for_status()
 
@@ -45,7 +45,7 @@ def served_page(tmp_path: Path):
     hub.close()
 
 
-def share_of(text):
+def prevalence_of(text):
     return float(re.match(r"([\d.]+)\s%", text).group(1)) / 100.0
 
 
@@ -59,7 +59,7 @@ def test_a_stream_is_found_opened_followed_and_looked_at_in_part(served_page):
         row = page.get_by_role("row", name="shop-de")
         expect(row).to_contain_text("Trusted")
         expect(page.locator("#connection")).to_have_text("Live")
-        before = share_of(row.locator("td .value").first.inner_text())
+        before = prevalence_of(row.locator("td .value").first.inner_text())
         assert before < 0.3
 
         post_rows("shop-de", 500, 0.7, 5)  # the list follows
@@ -71,7 +71,7 @@ def test_a_stream_is_found_opened_followed_and_looked_at_in_part(served_page):
         expect(page.get_by_role("heading", level=1)).to_have_text("shop-de")
         figure = page.locator("#figure-prior")
         expect(figure).to_have_text(re.compile(r"^[4-9]\d\s%"))
-        expect(page.locator(".report")).to_contain_text("The share of '1' rose from 11 %")
+        expect(page.locator(".report")).to_contain_text("of '1' rose from 11 %")
         expect(page.locator(".chart canvas")).to_have_count(5)
 
         post_rows("shop-de", 1_000, 0.05, 6)  # the stream in depth follows
@@ -79,7 +79,7 @@ def test_a_stream_is_found_opened_followed_and_looked_at_in_part(served_page):
 
         drag(page, "#chart-prior", 0.1, 0.6)  # a range is chosen for all charts
         expect(page).to_have_url(re.compile(r"\?from=\d+.*&to=\d+"))
-        expect(page.locator(".range-words")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
+        expect(page.locator(".range-text")).to_have_text(re.compile(r"\d\d:\d\d:\d\d to "))
 
         page.keyboard.press("Escape")
         expect(page.get_by_role("row", name="shop-fr")).to_be_visible()

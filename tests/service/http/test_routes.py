@@ -12,7 +12,7 @@ from tests.service.conftest import BASE_URL, ROW, Served
 DECISIONS = "/v1/streams/shop/decisions"
 
 
-def test_a_retry_is_answered_as_before_and_votes_once(served: Served) -> None:
+def test_a_retry_gets_the_same_response_and_counts_once(served: Served) -> None:
     headers = {"idempotency-key": "order 7, once"}
     first = served.client.post(DECISIONS, json={"rows": [ROW, ROW]}, headers=headers).json()
     state = served.streams.state()

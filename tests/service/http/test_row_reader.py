@@ -120,7 +120,7 @@ def test_names_the_column_and_the_row_to_blame(model: RatioModel, cell: object) 
     assert refused.value.where == "age"
 
 
-def test_blames_the_word_in_a_column_of_numbers_and_not_the_numbers_beside_it(model: RatioModel) -> None:
+def test_names_the_string_in_a_column_of_numbers_and_not_the_numbers_beside_it(model: RatioModel) -> None:
     table = b"amount,age,country\n3.2,41,DE\nten,3,FR\n"
 
     with pytest.raises(BadInputError, match="got 'ten' in row 1"):

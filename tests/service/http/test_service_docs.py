@@ -111,7 +111,7 @@ def test_the_plain_http_example_runs(address: str) -> None:
 
 
 def commands(page: str) -> list[str]:
-    """Return the commands of a page's console blocks; those that go on over lines in one piece."""
+    """Return the commands of a page's console blocks; continued lines are joined."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", page, flags=re.DOTALL):
         found += [command.strip() for command in re.split(r"^\$ ", block, flags=re.MULTILINE) if command.strip()]
@@ -138,8 +138,8 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(tmp_path: Path) -> None
     try:
         for command in commands(PAGE):
             if command.startswith("obil serve "):
-                words = [*command.removesuffix("&").split(), "--port", port]
-                service = subprocess.Popen(words, cwd=work, env=environment, stderr=subprocess.PIPE, text=True)
+                arguments = [*command.removesuffix("&").split(), "--port", port]
+                service = subprocess.Popen(arguments, cwd=work, env=environment, stderr=subprocess.PIPE, text=True)
                 assert service.stderr is not None
                 assert service.stderr.readline().startswith("obil opens model")
                 assert f"http://127.0.0.1:{port}/" in service.stderr.readline()

@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL: no vote lost, none doubled, whatever dies."""
+"""Several processes on one PostgreSQL: no row lost, none counted twice, whatever dies."""
 
 import asyncio
 import threading
@@ -99,7 +99,7 @@ def at_once(*tasks: Callable[[], None]) -> None:
         raise failed[0]
 
 
-def test_two_hubs_on_one_stream_lose_and_double_no_vote(start: Start, folder: Path, url: str) -> None:
+def test_two_hubs_on_one_stream_lose_and_double_no_row(start: Start, folder: Path, url: str) -> None:
     rows, labels = gaussian_rows(600, 0.3, 1)
     hubs = [start(), start()]
     numbers: list[int] = []
@@ -320,7 +320,7 @@ def parallel_rows(addresses: list[str], n_rows: int, rows_a_request: int) -> lis
 
 
 @pytest.mark.parametrize(("n_rows", "rows_a_request"), [(300, 1), pytest.param(20_000, 5, marks=pytest.mark.slow)])
-def test_two_processes_on_one_stream_give_every_row_its_vote(
+def test_two_processes_on_one_stream_count_every_row_once(
     launcher: ServiceLauncher, folder: Path, url: str, n_rows: int, rows_a_request: int
 ) -> None:
     services = [launcher.start(url), launcher.start(url)]

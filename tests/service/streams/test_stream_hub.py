@@ -175,7 +175,7 @@ def test_the_log_replayed_from_its_first_event_gives_the_state_bit_for_bit(
     assert asyncio.run(hub.detail("shop")).rows == 5_301 == replayed.n_rows
 
 
-def test_a_retry_gives_the_same_decisions_and_votes_once(start: Start) -> None:
+def test_a_retry_gives_the_same_decisions_and_counts_once(start: Start) -> None:
     hub, (rows, _) = start(), gaussian_rows(50, 0.3, 4)
     sender = Sender(idempotency_key="order-1", digest=b"one")
     first = decide(hub, rows[:20], sender=sender)
@@ -197,7 +197,7 @@ def test_a_retry_gives_the_same_decisions_and_votes_once(start: Start) -> None:
         decide(hub, rows[:1], sender=label_sender)
 
 
-def test_many_requests_at_once_share_transactions_and_keep_their_order(start: Start) -> None:
+def test_many_requests_at_once_are_committed_together_in_their_order(start: Start) -> None:
     hub, (rows, _) = start(), gaussian_rows(200, 0.3, 5)
 
     async def all_at_once() -> list[Any]:
@@ -283,14 +283,14 @@ def test_a_request_that_fails_by_a_bug_fails_alone(start: Start) -> None:
 
 def test_a_stream_can_be_made_in_advance_with_its_own_settings(start: Start) -> None:
     hub, (rows, _) = start(), gaussian_rows(30, 0.3, 7)
-    wished = StreamSettings(policy={"name": "recall", "recall": 0.9}, tracker="bank", prior=0.3, horizon=5)
-    made = asyncio.run(hub.create("clinic", wished, Sender(by="ann")))
+    wanted = StreamSettings(policy={"name": "recall", "recall": 0.9}, tracker="bank", prior=0.3, horizon=5)
+    made = asyncio.run(hub.create("clinic", wanted, Sender(by="ann")))
     assert made.settings["policy"] == {"name": "recall", "recall": 0.9}
     assert made.settings["tracker"] == "bank"
     assert made.start_prior["1"] == pytest.approx(0.3)
     twin = asyncio.run(hub.create("twin", StreamSettings(**made.settings, prior=made.start_prior), ANYONE))
     assert (twin.settings, twin.start_prior) == (made.settings, made.start_prior)
-    assert asyncio.run(hub.create("clinic", wished, ANYONE)).seq == made.seq
+    assert asyncio.run(hub.create("clinic", wanted, ANYONE)).seq == made.seq
     with pytest.raises(StreamExistsError):
         asyncio.run(hub.create("clinic", StreamSettings(), ANYONE))
     with pytest.raises(BadInputError, match="tracker"):

@@ -21,7 +21,7 @@ BODY = b'{"row": {"amount": 3.2, "age": 41, "country": "DE"}}'
 
 @pytest.fixture(scope="module")
 def newer() -> RatioModel:
-    """Fit a model to whom the same words have other codes."""
+    """Fit a model in which the same categories have other codes."""
     rows, labels = payments(1_500, seed=1)
     rows.loc[:300, "country"] = "AT"
     return fit_table(rows, labels, model="logistic").model
@@ -34,7 +34,7 @@ def test_scores_rows_only_by_a_model_that_reads_them_alike(model: RatioModel, ne
         score(rows, newer)
 
 
-def test_a_model_that_fails_on_a_row_in_its_own_way_refuses_the_row(model: RatioModel) -> None:
+def test_a_row_is_refused_whatever_error_the_model_raises(model: RatioModel) -> None:
     class Failing:
         encoder = feature_names = None
 

@@ -172,7 +172,7 @@ class StreamClient:
         """Start a new monitoring run, without the evidence so far."""
         return StreamState.of(self._connection.request("POST", f"{self._path}/monitor/restart", repeatable=False))
 
-    def forget(self, id: Id) -> None:  # noqa: A002  # the word users know
+    def forget(self, id: Id) -> None:  # noqa: A002  # as in OnlineClassifier
         """Erase one decision."""
         kind = "text" if isinstance(id, str) else "number"
         path = f"{self._path}/decisions/{quote(str(id), safe='')}"

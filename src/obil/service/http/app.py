@@ -94,4 +94,4 @@ def _document(app: FastAPI, streams: Streams, *, needs_keys: bool) -> None:
         document: dict[str, Any] = described["document"]
         return document
 
-    app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI documents it

@@ -1,4 +1,4 @@
-"""Hold what all routes share: the streams, the settings, and what is computed once for the current model."""
+"""Hold what is common to all routes: the streams, the settings, and what is computed once for the current model."""
 
 import hashlib
 import re

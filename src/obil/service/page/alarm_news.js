@@ -1,4 +1,4 @@
-// Tell a listener, once, when a stream stops or starts being trusted; return whether any alarm is new or over.
+// Announce once when a stream stops or starts being trusted; return whether any alarm is new or over.
 
 const known = new Map();
 
@@ -7,7 +7,7 @@ export function tellOfAlarms(summaries) {
   let other = false;
   for (const { name, trusted } of summaries) {
     if (known.has(name) && known.get(name) !== trusted) {
-      news.push(trusted ? `Stream ${name} is trusted again.` : `Alarm: stream ${name} is not trusted any more.`);
+      news.push(trusted ? `Stream ${name} is trusted again.` : `Alarm: stream ${name} is no longer trusted.`);
     }
     other ||= known.has(name) ? known.get(name) !== trusted : !trusted;
     known.set(name, trusted);

@@ -1,4 +1,4 @@
-// Ask the service for something, with the key where there is one, and say plainly why it refuses.
+// Send a request, with the key if there is one, and explain a refusal.
 import { askForKey, authorization, forgetKey, storedKey } from "./key.js";
 
 export class RefusedError extends Error {
@@ -40,6 +40,6 @@ async function reason(response) {
     const { error } = await response.json();
     return error.message;
   } catch {
-    return `the service answered ${response.status}`;
+    return `the service responded with status ${response.status}`;
   }
 }

@@ -1,8 +1,8 @@
-// Say what each chart of a stream shows, and how its values read.
+// Define what each chart of a stream shows, and how its values are written.
 import { odds, percent, percentRange, isNumber } from "./numbers.js";
 
-// Shares start at 0 and leave some air above; a flat line of zeros still gets an axis.
-const shareScale = (extra) => (u, low, high) => {
+// Fractions start at 0 and leave some space above; a flat line of zeros still gets an axis.
+const fractionScale = (extra) => (u, low, high) => {
   const top = Math.max(high ?? 0, extra ?? 0);
   return [0, Math.min(1, top > 0 ? top * 1.12 : 0.01)];
 };
@@ -20,27 +20,27 @@ function oddsTicks(u, ticks) {
   return ticks.map((tick) => (Math.abs(tick) <= 3 ? odds(tick * Math.LN10) : tick > 0 ? `${powerOfTen(tick)}:1` : `1:${powerOfTen(-tick)}`));
 }
 
-// Each: the columns drawn, lines that stay where they are, the scale, and a reading of row i in words.
+// Each: the columns drawn, lines that stay where they are, the scale, and the values of row i as text.
 export function chartPlans({ positive, training, logAlarm }) {
   const alarm = isNumber(logAlarm) ? logAlarm / Math.LN10 : null;
   return [
     {
-      id: "prior", title: `Share of “${positive}”`, quantity: "prior", wide: true,
+      id: "prior", title: `Prevalence of “${positive}”`, quantity: "prior", wide: true,
       lines: [{ column: "prior", label: "estimate", colour: "one" }],
-      band: { low: "low", high: "high", label: "interval", colour: "one" },
+      band: { low: "low", high: "high", label: "credible interval", colour: "one" },
       marks: isNumber(training) ? [{ at: training, label: `in training ${percent(training)}`, colour: "two" }] : [],
-      scale: shareScale(training), ticks: percentTicks,
+      scale: fractionScale(training), ticks: percentTicks,
       read: (at) => percent(at.prior) + (isNumber(at.low) ? ` (${percentRange(at.low, at.high)})` : ""),
     },
     {
       id: "alert_rate", title: "Alert rate", quantity: "alert_rate",
       lines: [{ column: "alert_rate", label: "alert rate", colour: "one" }], marks: [],
-      scale: shareScale(), ticks: percentTicks, read: (at) => percent(at.alert_rate),
+      scale: fractionScale(), ticks: percentTicks, read: (at) => percent(at.alert_rate),
     },
     {
       id: "threshold", title: "Threshold", quantity: "threshold",
       lines: [{ column: "threshold", label: "threshold", colour: "one" }], marks: [],
-      scale: shareScale(), ticks: percentTicks, read: (at) => percent(at.threshold),
+      scale: fractionScale(), ticks: percentTicks, read: (at) => percent(at.threshold),
     },
     {
       id: "performance", title: "Expected precision and recall", quantity: "both",

@@ -1,4 +1,4 @@
-// Show whether what is on the page is of now.
+// Show whether the page is up to date.
 import { setText } from "./elements.js";
 import { clock } from "./numbers.js";
 
@@ -9,11 +9,11 @@ export function showConnection(state, detail) {
   const lost = document.getElementById("lost");
   sign.dataset.state = state;
   if (state === "live") lastHeard = Date.now() / 1000;
-  const words = { connecting: "Connecting…", live: "Live", lost: "Connection lost", refused: "Not connected" };
-  setText(sign, words[state]);
+  const texts = { connecting: "Connecting…", live: "Live", lost: "Connection lost", refused: "Not connected" };
+  setText(sign, texts[state]);
   lost.hidden = state !== "lost";
   if (state === "lost") {
-    const since = lastHeard === null ? "" : ` What you see is of ${clock(lastHeard)}.`;
+    const since = lastHeard === null ? "" : ` You see the state of ${clock(lastHeard)}.`;
     setText(lost, `The connection to the service is lost.${since} Trying again in ${Math.ceil(detail / 1000)} s.`);
   }
 }

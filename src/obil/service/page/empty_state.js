@@ -1,4 +1,4 @@
-// Tell what to do when no stream exists yet: one line that makes one.
+// Show how to create the first stream: one command.
 import { ask } from "./ask.js";
 import { make } from "./elements.js";
 import { storedKey } from "./key.js";
@@ -13,10 +13,10 @@ export async function emptyState() {
   copy.hidden = !navigator.clipboard;
   return [
     make("h2", {}, "No streams yet"),
-    make("p", {}, "A stream begins with its first row. This line makes one named “first”; the values are yours to change:"),
-    make("pre", { tabindex: "0", "aria-label": "A command that makes a stream" }, make("code", {}, line)),
+    make("p", {}, "The first row creates a stream. This command creates one named “first”; change the values as you like:"),
+    make("pre", { tabindex: "0", "aria-label": "A command that creates a stream" }, make("code", {}, line)),
     copy,
-    make("p", { class: "soft" }, "It appears here within a second of the answer."),
+    make("p", { class: "soft" }, "It appears here within a second."),
   ];
 }
 

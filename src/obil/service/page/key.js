@@ -24,8 +24,8 @@ export function askForKey(refused) {
     const form = dialog.querySelector("form");
     const input = document.getElementById("key-text");
     document.getElementById("key-why").textContent = refused
-      ? "The service does not know this key, or it has expired. Give another one."
-      : "This service shows its streams to those who hold a key that may read.";
+      ? "This key is wrong, expired or revoked. Enter another one."
+      : "This service needs an API key with the scope “read”.";
     input.value = "";
     form.onsubmit = (event) => {
       event.preventDefault();

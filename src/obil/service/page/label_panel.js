@@ -1,31 +1,31 @@
-// Show what became of the labels, and what they say beside what was expected without them.
+// Show which labels came, and what they show beside what was expected without them.
 import { make } from "./elements.js";
 import { count, isNumber, percent, percentRange } from "./numbers.js";
-import { estimate } from "./shares.js";
+import { estimate } from "./prevalence.js";
 
-const SOURCES = { expected: "expected", labels: "from labels", both: "in part from labels", counted: "counted" };
+const SOURCES = { expected: "expected", labels: "from labels", both: "partly from labels", counted: "counted" };
 const OUTCOMES = [
-  ["labelled", "Decisions that got a label"], ["pending", "Decisions that a label may still reach"],
-  ["unlabeled", "Decisions taken by their unlabeled_as"], ["replaced", "Labels that contradicted an earlier one"],
-  ["repeated", "Labels that said the same again"], ["unknown", "Labels for no decision that is remembered"],
-  ["superseded", "Decisions whose id a newer one took over"],
+  ["labelled", "Decisions with a label"], ["pending", "Decisions that still wait for a label"],
+  ["unlabeled", "Decisions without a label at the horizon"], ["replaced", "Labels that corrected an earlier one"],
+  ["repeated", "Labels that came twice"], ["unknown", "Labels without a decision"],
+  ["superseded", "Decisions whose id was used again"],
 ];
 const ALWAYS = ["labelled", "pending"];
 
 export function labelPanel({ label_counts: counts = {}, performance, change, labels }) {
-  const told = OUTCOMES.filter(([name]) => counts[name] || (ALWAYS.includes(name) && name in counts));
+  const shown = OUTCOMES.filter(([name]) => counts[name] || (ALWAYS.includes(name) && name in counts));
   return [
     make("div", {},
-      labels ? null : make("p", { class: "soft" }, "No label has come back yet. Labels, even a few, tell whether the figures can be believed."),
-      told.length ? outcomeTable(told, counts) : null,
-      change?.one_class_labels ? make("p", { class: "care-text" }, "◆ All labels are of one class though others were to be expected, so do not trust what they say.") : null),
+      labels ? null : make("p", { class: "soft" }, "No label has come back yet. Even a few labels show whether the figures are right."),
+      shown.length ? outcomeTable(shown, counts) : null,
+      change?.one_class_labels ? make("p", { class: "care-text" }, "◆ All labels are of one class although others were expected: do not rely on figures from labels.") : null),
     performance?.window ? performanceTable(performance) : null,
   ];
 }
 
-function outcomeTable(told, counts) {
-  return make("table", { class: "plain" }, make("caption", {}, "What became of them"),
-    make("tbody", {}, told.map(([name, words]) => make("tr", {}, make("th", { scope: "row" }, words), make("td", {}, count(counts[name]))))));
+function outcomeTable(shown, counts) {
+  return make("table", { class: "plain" }, make("caption", {}, "Decisions and labels"),
+    make("tbody", {}, shown.map(([name, text]) => make("tr", {}, make("th", { scope: "row" }, text), make("td", {}, count(counts[name]))))));
 }
 
 function performanceTable({ now, window }) {
@@ -36,7 +36,7 @@ function performanceTable({ now, window }) {
   };
   const rows = [["precision", "Precision"], ["recall", "Recall"], ["f1", "F1"], ["alert_rate", "Alert rate"]].filter(([name]) => now?.[name]);
   const past = isNumber(window.rows) && window.rows >= 1 ? `Last ${count(window.rows < 100 ? window.rows : Number(window.rows.toPrecision(2)))} rows` : "Last rows";
-  return make("table", { class: "plain" }, make("caption", {}, "How good the decisions are"),
+  return make("table", { class: "plain" }, make("caption", {}, "Performance"),
     make("thead", {}, make("tr", {}, make("td", {}), ["Next rows", past].map((name) => make("th", { scope: "col" }, name)))),
     make("tbody", {}, rows.map(([name, label]) => make("tr", {}, make("th", { scope: "row" }, label), cell(now[name]), cell(window[name])))));
 }

@@ -1,8 +1,8 @@
-// Follow the service's events by fetch, which can send a key, and come back after a loss.
+// Subscribe to the service's events by fetch, which can send a key, and reconnect after a loss.
 import { RefusedError, open } from "./ask.js";
 import { readEvents } from "./event_text.js";
 
-const SILENCE = 40_000; // ms; the service says that it is alive every 15 s
+const MAX_IDLE = 40_000; // ms; the service sends a comment every 15 s
 const LONGEST_WAIT = 30_000;
 
 // onState is told "live", "lost" with the ms until the next try, or "refused" with the error; returns what stops it.
@@ -14,14 +14,14 @@ export function follow(path, { onEvent, onState }) {
 
   async function listen() {
     hangUp = new AbortController();
-    let watchdog = setTimeout(() => hangUp.abort(), SILENCE);
+    let watchdog = setTimeout(() => hangUp.abort(), MAX_IDLE);
     try {
       const response = await open(path, { headers: { Accept: "text/event-stream" }, signal: hangUp.signal });
       failures = 0;
       if (!stopped) onState("live");
       for await (const event of readEvents(response.body, () => {
         clearTimeout(watchdog);
-        watchdog = setTimeout(() => hangUp.abort(), SILENCE);
+        watchdog = setTimeout(() => hangUp.abort(), MAX_IDLE);
       })) {
         if (stopped) return;
         onEvent(event.type, event.data);
@@ -43,7 +43,7 @@ export function follow(path, { onEvent, onState }) {
         }
       }
       if (stopped) return;
-      // some chance in the wait: a thousand pages must not come back at the same moment
+      // random, so that a thousand pages do not reconnect at the same time
       const wait = Math.min(1000 * 2 ** failures, LONGEST_WAIT) * (0.75 + Math.random() / 2);
       failures += 1;
       onState("lost", wait);

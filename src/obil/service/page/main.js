@@ -4,7 +4,7 @@ import { heard, showConnection } from "./connection.js";
 import { make, setText } from "./elements.js";
 import { askForKey, forgetKey, storedKey } from "./key.js";
 import { follow } from "./live.js";
-import { isTipOpen, watchTips } from "./meanings.js";
+import { isTipOpen, listenToTips } from "./meanings.js";
 import { StreamView } from "./stream_view.js";
 import { StreamsView } from "./streams_view.js";
 
@@ -64,19 +64,19 @@ function listenTo(current) {
     },
     onState: (state, detail) => {
       showConnection(state, detail);
-      if (state === "live") current.refresh().catch(() => {}); // what happened while nobody listened
+      if (state === "live") current.refresh().catch(() => {}); // what was missed while disconnected
     },
   });
 }
 
 function showRefusal(error) {
   showConnection("refused", error);
-  const title = { 401: "A key is needed", 403: "This key may not read", 404: "There is no such stream" }[error.status];
+  const title = { 401: "A key is needed", 403: "This key cannot read", 404: "There is no such stream" }[error.status];
   const again = make("button", { type: "button", class: "main", onclick: () => show({ again: true }) }, "Try again");
   const other = make("button", { type: "button", onclick: () => askForKey(false).catch(() => {}) }, "Use another key");
   main.replaceChildren(make("section", { class: "panel" },
-    make("h1", { tabindex: "-1" }, title ?? (error.status && error.status < 500 ? "The service refuses" : "The service does not answer")),
-    make("p", {}, error.status ? sentence(error.message) : "It may be restarting, or this machine has no way to it."),
+    make("h1", { tabindex: "-1" }, title ?? (error.status && error.status < 500 ? "The service refuses the request" : "The service does not respond")),
+    make("p", {}, error.status ? sentence(error.message) : "It may be restarting, or this machine cannot reach it."),
     make("p", { class: "buttons" }, again, error.status === 403 ? other : null, make("a", { href: "#/" }, "All streams"))));
 }
 
@@ -101,7 +101,7 @@ function onKey(event) {
   }
 }
 
-function watchKey() {
+function listenToKey() {
   const button = document.getElementById("forget-key");
   const update = () => {
     button.hidden = !storedKey();
@@ -123,6 +123,6 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 window.addEventListener("hashchange", () => show());
 document.addEventListener("keydown", onKey);
-watchTips();
-watchKey();
+listenToTips();
+listenToKey();
 show();

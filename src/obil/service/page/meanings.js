@@ -1,32 +1,32 @@
-// Say in one plain sentence what a quantity is, behind a ? that can be reached by keyboard.
+// Explain a quantity in one plain sentence, behind a ? that can be reached by keyboard.
 import { make, setText } from "./elements.js";
 
 export const MEANINGS = {
-  prior: ["the share now", "The share of rows that belong to the watched class, estimated from recent rows without needing their labels."],
-  training: ["the share in training", "The share of the watched class in the data that the model was trained on."],
-  shift: ["the shift", "How many times more or less common the watched class is now than it was in training; the middle means as in training."],
-  interval: ["the interval", "The true share lies between these two values with the chance given beside them, if only shares have changed."],
-  trust: ["trust", "Whether a change of shares alone can still explain what arrives; if it cannot, the figures should not be relied on until labels confirm them."],
-  alerts: ["alerts", "How many rows were decided to belong to the watched class, and what share of all rows that is."],
+  prior: ["the prevalence now", "The fraction of rows that belong to the positive class, estimated from recent rows without their labels."],
+  training: ["the prevalence in training", "The fraction of the positive class in the data that the model was trained on."],
+  shift: ["the shift", "How many times more or less common the positive class is now than it was in training; the middle means as in training."],
+  interval: ["the credible interval", "The true prevalence lies between these two values with the probability given beside them, if only the prevalence has changed."],
+  trust: ["trust", "Whether a change of prevalence alone (label shift) can still explain what arrives; if it cannot, do not rely on the figures until labels confirm them."],
+  alerts: ["alerts", "How many rows were decided to belong to the positive class, and which fraction of all rows that is."],
   rows: ["rows", "How many rows have been decided in this stream so far."],
-  labels: ["labels", "How many true labels have come back, late and partial as they may be."],
+  labels: ["labels", "How many true labels have come back; they may be late and incomplete."],
   updated: ["updated", "When something last happened in this stream."],
-  threshold: ["the threshold", "A row is alerted when its probability of the watched class is above this value, which follows the share so that the costs or the policy are respected."],
-  alert_rate: ["the alert rate", "The share of rows that are alerted."],
-  precision: ["expected precision", "Of the rows that are alerted, the share expected to be truly of the watched class, before any label has come."],
-  recall: ["expected recall", "Of the rows truly of the watched class, the share expected to be alerted, before any label has come."],
-  both: ["expected precision and recall", "Precision is the share of alerts expected to be right, recall the share of the watched class expected to be alerted."],
-  evidence: ["the evidence against label shift", "How strongly recent rows speak against the idea that only the shares have changed; where only shares change it reaches the alarm line in at most 1 of 100 streams, however long they run."],
-  change: ["the change report", "What changed in this stream, since when, how sure that is, and what to do about it."],
+  threshold: ["the threshold", "A row is alerted when its probability of the positive class is above this value, which moves with the prevalence so that the costs or the policy are respected."],
+  alert_rate: ["the alert rate", "The fraction of rows that are alerted."],
+  precision: ["expected precision", "The fraction of alerted rows that are expected to belong to the positive class, before any label has come."],
+  recall: ["expected recall", "The fraction of the positive class that is expected to be alerted, before any label has come."],
+  both: ["expected precision and recall", "Precision is the fraction of alerts expected to be right, recall the fraction of the positive class expected to be alerted."],
+  evidence: ["the evidence against label shift", "How strongly recent rows contradict that only the prevalence has changed; where only the prevalence changes it reaches the alarm line in at most 1 of 100 streams, however long they run."],
+  change: ["the change report", "What changed in this stream, since when, with which uncertainty, and what to do about it."],
   reliability: ["the reliability diagram", "For held-out rows, how often the class was true among rows given about the same probability; a calibrated model lies on the diagonal."],
-  gate: ["the gate's verdict", "Whether the model's probabilities were found honest enough to be deployed, judged on rows it was not trained on."],
-  performance: ["how good the decisions are", "What is expected of the next rows, beside what the labels that came say of the last ones."],
-  settings: ["settings", "How this stream decides; a change holds from the row it names."],
+  gate: ["the deployment gate", "Whether the model's probabilities are calibrated well enough for deployment, judged on held-out rows."],
+  performance: ["the performance", "What is expected of the next rows, beside what the labels so far show of the last ones."],
+  settings: ["settings", "How this stream decides; a change applies from the row it names."],
 };
 
 export function whatIs(quantity) {
   const [name, sentence] = MEANINGS[quantity];
-  const button = make("button", { type: "button", class: "what", "aria-label": `What is meant by ${name}?`, "aria-expanded": "false" }, "?");
+  const button = make("button", { type: "button", class: "what", "aria-label": `What is ${name}?`, "aria-expanded": "false" }, "?");
   button.addEventListener("click", () => toggleTip(button, sentence));
   return button;
 }
@@ -61,7 +61,7 @@ function place(tip, button) {
   tip.style.top = `${below ? at.bottom + gap : Math.max(gap, at.top - gap - height)}px`;
 }
 
-export function watchTips() {
+export function listenToTips() {
   const tip = document.getElementById("tip");
   tip.addEventListener("toggle", (event) => {
     if (event.newState !== "closed") return;

@@ -1,4 +1,4 @@
-// Write shares, odds, counts and moments as a person would.
+// Write fractions, odds, counts and times for people to read.
 
 export const NONE = "–";
 const SIGN = "\u00a0%"; // stays on the line of its number
@@ -7,20 +7,20 @@ export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
-// Two digits that count, of what is small: the share, or what is missing from all
-function digitsOf(share) {
-  const small = 100 * Math.min(share, 1 - share);
+// Two significant digits of the smaller of a fraction and its complement
+function digitsOf(fraction) {
+  const small = 100 * Math.min(fraction, 1 - fraction);
   if (small >= 9.95) return 0;
   const digits = Math.max(0, Math.min(1 - Math.floor(Math.log10(Math.max(small, 1e-9))), 8));
-  return share > 0.5 && small >= 0.01 ? Math.min(digits, 2) : digits; // 99.95 % is as near to all as anyone reads
+  return fraction > 0.5 && small >= 0.01 ? Math.min(digits, 2) : digits; // 99.95 % is as near to all as anyone reads
 }
 
 // 5.1 %, 0.16 %, 99.4 %
-export function percent(share) {
-  if (!isNumber(share)) return NONE;
-  if (share <= 0) return `0${SIGN}`;
-  if (share >= 1) return `100${SIGN}`;
-  return `${(100 * share).toFixed(digitsOf(share))}${SIGN}`;
+export function percent(fraction) {
+  if (!isNumber(fraction)) return NONE;
+  if (fraction <= 0) return `0${SIGN}`;
+  if (fraction >= 1) return `100${SIGN}`;
+  return `${(100 * fraction).toFixed(digitsOf(fraction))}${SIGN}`;
 }
 
 export function percentRange(low, high) {
@@ -31,10 +31,10 @@ export function percentRange(low, high) {
   return `${(100 * low).toFixed(digits)} to ${(100 * high).toFixed(digits)}${SIGN}`;
 }
 
-// 1 in 120; of common things "in words" tells no more than the percentage
-export function oneIn(share) {
-  if (!isNumber(share) || share <= 0 || share > 0.2) return "";
-  const rows = 1 / share;
+// 1 in 120; for common things the percentage is clearer
+export function oneIn(fraction) {
+  if (!isNumber(fraction) || fraction <= 0 || fraction > 0.2) return "";
+  const rows = 1 / fraction;
   return `1 in ${count(rows < 100 ? Math.round(rows) : Number(rows.toPrecision(2)))}`;
 }
 

@@ -1,4 +1,4 @@
-// Hold which stretch of time is looked at: all of it, the last so many hours, or between two moments.
+// Hold the time range: all, the last hours or days, or between two times.
 import { clock, day, isNumber } from "./numbers.js";
 
 export const LASTS = { "1h": 3600, "24h": 86400, "7d": 7 * 86400 };
@@ -26,14 +26,14 @@ export function toQuery(range) {
   return range.kind === "between" ? `?from=${range.from.toFixed(3)}&to=${range.to.toFixed(3)}` : "";
 }
 
-export function inWords(range) {
+export function describeRange(range) {
   if (range.kind === "all") return "Since the beginning";
   if (range.kind === "last") return { "1h": "The last hour", "24h": "The last 24 hours", "7d": "The last 7 days" }[range.name];
   const sameDay = day(range.from) === day(range.to);
   return `${day(range.from)}, ${clock(range.from)} to ${sameDay ? "" : `${day(range.to)}, `}${clock(range.to)}`;
 }
 
-// What + - and the arrow keys do: `by` moves by a share of the width, `zoom` multiplies it. Outside the known is all.
+// What + - and the arrow keys do: `by` moves by a fraction of the width, `zoom` multiplies it. Outside the known is all.
 export function moved([from, to], [first, final], { by = 0, zoom = 1 }) {
   const half = ((to - from) * zoom) / 2;
   const middle = (from + to) / 2 + by * (to - from);

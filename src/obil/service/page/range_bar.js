@@ -1,13 +1,13 @@
-// Choose the stretch of time that all charts show: by button, or by two moments typed in.
+// Choose the time range of all charts: by button, or by two times.
 import { make, setText } from "./elements.js";
-import { ALL, LASTS, between, ends, inWords, last } from "./range.js";
+import { ALL, LASTS, between, ends, describeRange, last } from "./range.js";
 
 export class RangeBar {
   constructor(choose) {
     const button = (text, range, label) => make("button", { type: "button", "aria-pressed": "false", "aria-label": label, onclick: () => choose(range) }, text);
-    this.buttons = new Map(Object.keys(LASTS).map((name) => [name, button(name, last(name), inWords(last(name)))]));
-    this.buttons.set("all", button("all", ALL, inWords(ALL)));
-    this.words = make("p", { class: "range-words", role: "status" });
+    this.buttons = new Map(Object.keys(LASTS).map((name) => [name, button(name, last(name), describeRange(last(name)))]));
+    this.buttons.set("all", button("all", ALL, describeRange(ALL)));
+    this.text = make("p", { class: "range-text", role: "status" });
     this.clear = make("button", { type: "button", class: "quiet", hidden: true, onclick: () => choose(ALL) }, "Show all");
     this.from = make("input", { type: "datetime-local", step: "1", id: "from" });
     this.to = make("input", { type: "datetime-local", step: "1", id: "to" });
@@ -15,20 +15,20 @@ export class RangeBar {
       event.preventDefault();
       const [from, to] = [this.from, this.to].map((input) => Date.parse(input.value) / 1000);
       if (from < to) choose(between(from, to));
-      else this.to.setCustomValidity("The end comes after the beginning."), this.to.reportValidity();
+      else this.to.setCustomValidity("The end must be after the beginning."), this.to.reportValidity();
     } }, make("label", { for: "from" }, "From ", this.from), make("label", { for: "to" }, "to ", this.to), make("button", { type: "submit" }, "Show"));
     this.to.addEventListener("input", () => this.to.setCustomValidity(""));
     this.from.addEventListener("input", () => this.to.setCustomValidity(""));
     this.element = make("div", { class: "range", role: "group", "aria-label": "Time shown" },
-      make("div", { class: "buttons" }, [...this.buttons.values()]), this.words, this.clear,
-      make("details", { class: "between" }, make("summary", {}, "Between two moments"), form));
+      make("div", { class: "buttons" }, [...this.buttons.values()]), this.text, this.clear,
+      make("details", { class: "between" }, make("summary", {}, "Between two times"), form));
   }
 
   show(range, known) {
     for (const [name, button] of this.buttons) {
       button.setAttribute("aria-pressed", String(name === (range.kind === "last" ? range.name : range.kind)));
     }
-    setText(this.words, inWords(range));
+    setText(this.text, describeRange(range));
     this.clear.hidden = range.kind !== "between";
     if (this.element.contains(document.activeElement) && document.activeElement.matches("input")) return; // being typed in
     const [from, to] = ends(range);

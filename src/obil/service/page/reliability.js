@@ -1,17 +1,17 @@
-// Draw the reliability diagram: what was promised against what happened, on held-out rows.
+// Draw the reliability diagram: predicted against observed frequency, on held-out rows.
 import { make, makeSvg } from "./elements.js";
 import { isNumber, percent, percentRange } from "./numbers.js";
 
 const [SIZE, LEFT, BOTTOM, TOP, RIGHT] = [320, 52, 44, 12, 14];
-const x = (share) => LEFT + share * (SIZE - LEFT - RIGHT);
-const y = (share) => SIZE - BOTTOM - share * (SIZE - BOTTOM - TOP);
+const x = (fraction) => LEFT + fraction * (SIZE - LEFT - RIGHT);
+const y = (fraction) => SIZE - BOTTOM - fraction * (SIZE - BOTTOM - TOP);
 
 export function reliabilityDiagram(bins) {
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   const most = Math.max(...bins.map((bin) => bin.weight ?? 0), 1e-9);
   const gap = bins.reduce((worst, bin) => (Math.abs(bin.observed - bin.predicted) > Math.abs(worst.observed - worst.predicted) ? bin : worst));
-  const words = `Reliability diagram of ${bins.length} groups of rows. Largest gap: predicted ${percent(gap.predicted)}, observed ${percent(gap.observed)}. The values follow as a table.`;
-  const drawing = makeSvg("svg", { class: "reliability", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": words },
+  const description = `Reliability diagram of ${bins.length} groups of rows. Largest gap: predicted ${percent(gap.predicted)}, observed ${percent(gap.observed)}. The values follow as a table.`;
+  const drawing = makeSvg("svg", { class: "reliability", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": description },
     ticks.map((tick) => [
       makeSvg("line", { x1: x(0), x2: x(1), y1: y(tick), y2: y(tick), class: "grid" }),
       makeSvg("line", { x1: x(tick), x2: x(tick), y1: y(0), y2: y(1), class: "grid" }),
@@ -24,12 +24,12 @@ export function reliabilityDiagram(bins) {
     bins.filter((bin) => isNumber(bin.low)).map((bin) => makeSvg("line", { x1: x(bin.predicted), x2: x(bin.predicted), y1: y(bin.low), y2: y(bin.high), class: "bar" })),
     bins.map((bin) => makeSvg("circle", { cx: x(bin.predicted), cy: y(bin.observed), r: 3 + 4 * Math.sqrt((bin.weight ?? 0) / most), class: "dot" })));
   return make("div", { class: "reliability-box" }, drawing,
-    make("p", { class: "soft" }, "Dots on the dashed line are as promised; a larger dot stands for more rows, a bar for what chance allows."),
+    make("p", { class: "soft" }, "Dots on the dashed line are calibrated; a larger dot means more rows, a bar is the 90 % confidence interval."),
     make("details", {}, make("summary", {}, "The same as a table"), table(bins)));
 }
 
 function table(bins) {
-  const head = ["Predicted", "Observed", "Chance allows", "Of all rows"].map((name) => make("th", { scope: "col" }, name));
+  const head = ["Predicted", "Observed", "90 % interval", "Fraction of rows"].map((name) => make("th", { scope: "col" }, name));
   return make("table", { class: "plain" }, make("thead", {}, make("tr", {}, head)), make("tbody", {}, bins.map((bin) => make("tr", {},
     make("td", {}, percent(bin.predicted)), make("td", {}, percent(bin.observed)),
     make("td", {}, isNumber(bin.low) ? percentRange(bin.low, bin.high) : "–"), make("td", {}, percent(bin.weight))))));

@@ -1,4 +1,4 @@
-// Draw how far a share is from training: the middle is as in training, each mark a factor of four.
+// Draw how far the prevalence is from training: the middle is as in training, each mark a factor of four.
 import { makeSvg } from "./elements.js";
 import { isNumber } from "./numbers.js";
 
@@ -23,6 +23,6 @@ export function shiftGauge(now, training) {
     parts.push(makeSvg("line", { x1: middle, x2: x, y1: HEIGHT / 2, y2: HEIGHT / 2, class: "shift" }));
     parts.push(makeSvg("circle", { cx: x, cy: HEIGHT / 2, r: 5, class: "now" }));
   }
-  // the factor stands beside it in words
+  // the factor is written beside it
   return makeSvg("svg", { class: "gauge", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "aria-hidden": "true" }, ...parts);
 }

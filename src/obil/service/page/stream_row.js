@@ -2,7 +2,7 @@
 import { make, redraw, setText } from "./elements.js";
 import { ago, count, moment, oneIn, percent, times } from "./numbers.js";
 import { shiftGauge } from "./shift_gauge.js";
-import { positiveOf } from "./shares.js";
+import { positiveOf } from "./prevalence.js";
 import { trustBadge } from "./trust_badge.js";
 
 // On a phone the rows are cards, which takes a table's meaning away: the roles give it back.
@@ -14,7 +14,7 @@ export class StreamRow {
   constructor(summary) {
     this.link = make("a", { href: addressOf(summary.name), tabindex: "-1" }, make("bdi", {}, summary.name));
     const head = make("th", { role: "rowheader", scope: "row", class: "name" }, this.link);
-    this.prior = cell("Share now", "number");
+    this.prior = cell("Prevalence now", "number");
     this.training = cell("In training", "number");
     this.shift = cell("Shift", "shift");
     this.trust = cell("Trust", "trust");
@@ -30,16 +30,16 @@ export class StreamRow {
 
   show(summary) {
     this.summary = summary;
-    const share = positiveOf(summary);
+    const positive = positiveOf(summary);
     const rate = summary.rows ? summary.alerts / summary.rows : null;
-    redraw(this.prior, [share.now, share.name], () => [
-      make("span", { class: "value" }, percent(share.now)),
-      make("span", { class: "also" }, oneIn(share.now)),
+    redraw(this.prior, [positive.now, positive.name], () => [
+      make("span", { class: "value" }, percent(positive.now)),
+      make("span", { class: "also" }, oneIn(positive.now)),
     ]);
-    redraw(this.training, share.training, (training) => make("span", { class: "value" }, percent(training)));
-    redraw(this.shift, [share.now, share.training], () => [
-      shiftGauge(share.now, share.training),
-      make("span", { class: "also" }, share.training ? times(share.now / share.training) : ""),
+    redraw(this.training, positive.training, (training) => make("span", { class: "value" }, percent(training)));
+    redraw(this.shift, [positive.now, positive.training], () => [
+      shiftGauge(positive.now, positive.training),
+      make("span", { class: "also" }, positive.training ? times(positive.now / positive.training) : ""),
     ]);
     redraw(this.trust, [summary.trusted, summary.rows > 0, summary.log_evidence], () => trustBadge(summary));
     redraw(this.alerts, [summary.alerts, rate], () => [

@@ -1,4 +1,4 @@
-// Show one stream in depth, live, over the stretch of time that was chosen.
+// Show one stream in detail, live, over the chosen time range.
 import { tellOfAlarms } from "./alarm_news.js";
 import { ask } from "./ask.js";
 import { chartPlans } from "./chart_plans.js";
@@ -11,13 +11,13 @@ import { ago, isNumber, percent, percentRange, plural, secondsOf } from "./numbe
 import { ALL, between, ends, fromQuery, moved, toQuery } from "./range.js";
 import { RangeBar } from "./range_bar.js";
 import { settingsPanel } from "./settings_panel.js";
-import { keyOf, positiveOf } from "./shares.js";
+import { keyOf, positiveOf } from "./prevalence.js";
 import { TimeChart } from "./time_chart.js";
 import { trustBadge } from "./trust_badge.js";
 import { valueTable } from "./value_table.js";
 
 const POINTS = 400;
-const REST = 1500; // ms between two looks at the whole stream while events come
+const REST = 1500; // ms between two reloads of the whole stream while events come
 
 export class StreamView {
   constructor(name, query) {
@@ -71,20 +71,20 @@ export class StreamView {
     this.plots = make("div", { class: "charts" });
     this.table = make("details", { class: "as-table" }, make("summary", {}, "The charts as a table"));
     this.table.addEventListener("toggle", () => this.#showTable());
-    this.classes = make("section", { class: "panel", hidden: true, "aria-label": "Shares of all classes" });
+    this.classes = make("section", { class: "panel", hidden: true, "aria-label": "Prevalence of all classes" });
     this.labels = make("div", { class: "columns" });
     this.model = make("div", { class: "columns" });
     this.settings = make("div", {});
     this.ageing = setInterval(() => this.#showFacts(), 5000);
     const panel = (title, quantity, body) => make("section", { class: "panel" }, make("h2", {}, title, " ", whatIs(quantity)), body);
     return make("div", { class: "stream-view" },
-      make("nav", { "aria-label": "Way back" }, make("a", { href: "#/", class: "back" }, "← All streams")),
+      make("nav", { "aria-label": "Back" }, make("a", { href: "#/", class: "back" }, "← All streams")),
       make("div", { class: "heading" }, make("h1", { tabindex: "-1" }, make("bdi", {}, this.name)), this.badge), this.facts,
       make("section", { class: "panel report" }, make("h2", {}, "What changed ", whatIs("change")), this.report),
-      make("section", { "aria-label": "Figures of now" }, this.figures.element), this.classes,
+      make("section", { "aria-label": "Current figures" }, this.figures.element), this.classes,
       make("section", { "aria-label": "Over time" }, this.bar.element, this.plots, this.table),
-      panel("What labels said", "performance", this.labels),
-      make("section", { class: "panel" }, make("h2", {}, "Can the model be believed?"), this.model),
+      panel("Labels and performance", "performance", this.labels),
+      make("section", { class: "panel" }, make("h2", {}, "Is the model calibrated?"), this.model),
       panel("Settings", "settings", this.settings));
   }
 
@@ -106,12 +106,12 @@ export class StreamView {
 
   #showFacts() {
     const { rows, labels, updated } = this.stream ?? {};
-    if (this.stream) setText(this.facts, `${plural(rows, "row")} · ${plural(labels, "label")} · ${rows ? "last changed" : "made"} ${ago(updated)}`);
+    if (this.stream) setText(this.facts, `${plural(rows, "row")} · ${plural(labels, "label")} · ${rows ? "last changed" : "created"} ${ago(updated)}`);
   }
 
   async #showModel(version) {
     const card = await ask("/v1/model");
-    this.version = version ?? card.version; // of the stream: asked for once a change
+    this.version = version ?? card.version; // of the stream: loaded once per change
     redraw(this.model, card, modelPanel);
   }
 
@@ -120,7 +120,7 @@ export class StreamView {
     const [start, end] = ends(asked);
     const query = new URLSearchParams({ points: String(POINTS) });
     if (start !== null) query.set("start", String(start));
-    if (end !== null && asked.kind === "between") query.set("end", String(end)); // the last hour has no end but now
+    if (end !== null && asked.kind === "between") query.set("end", String(end)); // "the last hour" ends now
     const series = await ask(`${this.address}/history?${query}`);
     if (this.closed || asked !== this.range) return; // another range was chosen meanwhile
     this.series = series;
@@ -175,20 +175,20 @@ export class StreamView {
 const ACTIONS = { nothing: ["good", "✓", "Nothing to do"], "get labels": ["care", "◆", "Get labels"], recalibrate: ["bad", "▲", "Recalibrate"], retrain: ["bad", "▲", "Retrain"] };
 
 function changeReport(change) {
-  const [state, sign, word] = ACTIONS[change.action] ?? ["none", "○", change.action ?? "Unknown"];
+  const [state, sign, text] = ACTIONS[change.action] ?? ["none", "○", change.action ?? "Unknown"];
   const sentences = change.sentences ?? [change.paragraph ?? ""];
   return [
-    make("p", { class: "words" }, sentences.join(" ")),
-    make("p", {}, make("span", { class: "soft" }, "To do: "), make("span", { class: `badge ${state}` }, make("span", { "aria-hidden": "true" }, sign), ` ${word}`)),
+    make("p", { class: "sentences" }, sentences.join(" ")),
+    make("p", {}, make("span", { class: "soft" }, "To do: "), make("span", { class: `badge ${state}` }, make("span", { "aria-hidden": "true" }, sign), ` ${text}`)),
   ];
 }
 
 function classTable(stream) {
-  const head = ["Class", "Share now", "Interval", "In training"].map((name) => make("th", { scope: "col" }, name));
-  const rows = Object.entries(stream.prior).map(([name, share]) => {
+  const head = ["Class", "Prevalence now", "Credible interval", "In training"].map((name) => make("th", { scope: "col" }, name));
+  const rows = Object.entries(stream.prior).map(([name, prevalence]) => {
     const interval = stream.interval?.[name];
-    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), make("td", {}, percent(share)),
+    return make("tr", {}, make("th", { scope: "row" }, make("bdi", {}, name)), make("td", {}, percent(prevalence)),
       make("td", {}, interval && isNumber(interval[0]) ? percentRange(...interval) : "–"), make("td", {}, percent(stream.training_prior?.[keyOf(stream.training_prior, name)])));
   });
-  return [make("h2", {}, "Shares of all classes ", whatIs("prior")), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows))];
+  return [make("h2", {}, "Prevalence of all classes ", whatIs("prior")), make("table", { class: "plain" }, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows))];
 }

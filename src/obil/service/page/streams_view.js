@@ -9,7 +9,7 @@ import { StreamRow } from "./stream_row.js";
 
 const PAGE = 50;
 const COLUMNS = [
-  ["Trust", "trust"], ["Share now", "prior"], ["In training", "training"], ["Shift", "shift"], ["Alerts", "alerts"],
+  ["Trust", "trust"], ["Prevalence now", "prior"], ["In training", "training"], ["Shift", "shift"], ["Alerts", "alerts"],
   ["Rows", "rows"], ["Labels", "labels"], ["Updated", "updated"],
 ];
 let remembered = { search: "", alarmed: false, afters: [null], focus: null }; // to come back to where one was
@@ -22,7 +22,7 @@ export class StreamsView {
     this.total = 0;
     this.next = null;
     this.element = this.#skeleton();
-    this.#watchKeys();
+    this.#listenToKeys();
   }
 
   async start() {
@@ -88,8 +88,8 @@ export class StreamsView {
         make("th", { role: "columnheader", scope: "col" }, "Stream"),
         COLUMNS.map(([label, quantity]) => make("th", { role: "columnheader", scope: "col", class: quantity }, `${label} `, whatIs(quantity))))),
       this.body);
-    this.before = make("button", { type: "button", onclick: () => this.#turn(-1) }, "← Earlier");
-    this.after = make("button", { type: "button", onclick: () => this.#turn(1) }, "Later →");
+    this.before = make("button", { type: "button", onclick: () => this.#turn(-1) }, "← Previous");
+    this.after = make("button", { type: "button", onclick: () => this.#turn(1) }, "Next →");
     this.where = make("span", {});
     this.pages = make("nav", { class: "pages", hidden: true, "aria-label": "Pages of streams" }, this.before, this.where, this.after);
     this.empty = make("section", { class: "panel empty", hidden: true });
@@ -104,7 +104,7 @@ export class StreamsView {
     this.counting = setInterval(() => this.refresh().catch(() => {}), 15_000); // alarms on other pages, streams erased
     this.tools = make("form", { role: "search", class: "tools", onsubmit: (event) => event.preventDefault() },
       make("label", { for: "search" }, make("span", {}, "Search"), this.search),
-      make("label", { for: "alarmed", class: "check" }, this.alarmed, make("span", {}, "Only alarmed")));
+      make("label", { for: "alarmed", class: "check" }, this.alarmed, make("span", {}, "Only alarms")));
     return make("div", { class: "streams-view" },
       make("div", { class: "heading" }, make("h1", { tabindex: "-1" }, "Streams"), this.count), this.tools, this.table, this.empty, this.pages, this.glossary);
   }
@@ -141,14 +141,14 @@ export class StreamsView {
     this.pages.hidden = this.before.disabled && this.after.disabled;
     const found = filtered ? `${plural(page.total, "stream")} found` : plural(page.total, "stream");
     redraw(this.count, nothing && !filtered ? null : [found, alarms], (facts) =>
-      facts && [`${found} · `, make("span", { class: alarms ? "alarms" : "" }, alarms ? `▲ ${plural(alarms, "alarm")}` : "no alarm")]);
+      facts && [`${found} · `, make("span", { class: alarms ? "alarms" : "" }, alarms ? `▲ ${plural(alarms, "alarm")}` : "no alarms")]);
     document.title = alarms ? `(${alarms}) obil` : "obil";
   }
 
   async #sayWhy(filtered) {
     if (filtered) {
-      const what = remembered.search ? `No stream's name has “${remembered.search}” in it` : "No stream is alarmed";
-      this.empty.replaceChildren(make("p", {}, `${what}${remembered.search && remembered.alarmed ? " and is alarmed" : ""}.`));
+      const what = remembered.search ? `No stream name contains “${remembered.search}”` : "No stream has an alarm";
+      this.empty.replaceChildren(make("p", {}, `${what}${remembered.search && remembered.alarmed ? " and has an alarm" : ""}.`));
     } else {
       this.empty.replaceChildren(...(await emptyState()));
     }
@@ -159,8 +159,8 @@ export class StreamsView {
     this.#move().catch(() => {});
   }
 
-  async #turn(way) {
-    const afters = way > 0 ? [...remembered.afters, this.next] : remembered.afters.slice(0, -1);
+  async #turn(step) {
+    const afters = step > 0 ? [...remembered.afters, this.next] : remembered.afters.slice(0, -1);
     remembered = { ...remembered, afters };
     await this.#move();
     [...this.rows.values()][0]?.link.focus();
@@ -178,7 +178,7 @@ export class StreamsView {
     links.forEach((link) => link.setAttribute("tabindex", link === current ? "0" : "-1"));
   }
 
-  #watchKeys() {
+  #listenToKeys() {
     this.body.addEventListener("keydown", (event) => {
       const links = [...this.rows.values()].map((row) => row.link);
       const here = links.indexOf(document.activeElement);

@@ -1,4 +1,4 @@
-// Draw one chart over time: lines, a band and fixed marks, with a reading in words and a range to be dragged.
+// Draw one chart over time: lines, a band and fixed marks, with its values as text and a range to drag.
 import { make, makeSvg, setText } from "./elements.js";
 import { whatIs } from "./meanings.js";
 import { clock, day, isNumber } from "./numbers.js";

@@ -4,7 +4,7 @@ import { moment, count, odds, percent, percentRange } from "./numbers.js";
 
 const MOST = 24;
 const COLUMNS = [
-  ["Time", (row) => moment(row.at)], ["Row", (row) => count(row.row)], ["Share", (row) => percent(row.prior)],
+  ["Time", (row) => moment(row.at)], ["Row", (row) => count(row.row)], ["Prevalence", (row) => percent(row.prior)],
   ["Interval", (row) => percentRange(row.low, row.high)], ["Alert rate", (row) => percent(row.alert_rate)], ["Threshold", (row) => percent(row.threshold)],
   ["Precision", (row) => percent(row.precision)], ["Recall", (row) => percent(row.recall)], ["Evidence", (row) => odds(row.log_evidence)],
 ];

@@ -88,7 +88,7 @@ class PostgresDatabase:
 
     def _commit(self, connection: "psycopg.Connection[Any]") -> None:
         """Commit a transaction, and say so if it is unknown whether it was stored."""
-        if connection.info.transaction_status == IN_ERROR:  # the server would roll back, and the driver say nothing
+        if connection.info.transaction_status == IN_ERROR:  # the server would roll back, without an error of the driver
             raise NotStoredError("a statement of this transaction failed, nothing of this request was stored")
         try:
             connection.commit()

@@ -41,7 +41,7 @@ class RowsToDecide:
     version: str | None = None  # of the model that scored
 
     def fits(self, other: "RowsToDecide") -> bool:
-        """Return whether both may be one event of the log: nothing in it would tell the requests apart."""
+        """Return whether both may be one event of the log: in the log they would look the same."""
         one, two = self.rows, other.rows
         return (
             self.sender == other.sender
@@ -91,7 +91,7 @@ class RequestsFailedError(Exception):
 def score(rows: Rows, model: RatioModel) -> Scored:
     """Return the log ratios of rows, (n, K), and their views, (n, V, K), by the model they were read for."""
     if rows.read_for is not None and not _read_alike(rows.read_for, model):
-        raise ModelChangedError("the model was replaced while this request was under way: send it again")
+        raise ModelChangedError("the model was replaced during this request: send it again")
     try:
         scores = model.score(rows.table)
     except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:

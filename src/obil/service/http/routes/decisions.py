@@ -99,7 +99,7 @@ def decision_routes(app_state: AppState) -> APIRouter:
     )
     async def erase(
         request: Request,
-        id: Annotated[str, Path(description="The id of the decision.")],  # noqa: A002  # the word users know
+        id: Annotated[str, Path(description="The id of the decision.")],  # noqa: A002  # as in OnlineClassifier
         type: Annotated[Literal["text", "number"], Query()] = "text",  # noqa: A002  # of the id
     ) -> Response:
         stream = as_stream_name(request.path_params["stream"])

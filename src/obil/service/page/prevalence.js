@@ -1,9 +1,9 @@
-// Find the share that a stream is watched for among the shares of its classes.
+// Find the prevalence of the positive class, and whether the stream is trusted.
 import { isNumber } from "./numbers.js";
 
 // Classes are keys of JSON objects, hence text: 1 may be "1" or "1.0", true may be "True".
-export function keyOf(shares, label) {
-  const keys = Object.keys(shares ?? {});
+export function keyOf(byClass, label) {
+  const keys = Object.keys(byClass ?? {});
   const text = String(label);
   return (
     keys.find((key) => key === text) ??
@@ -22,14 +22,14 @@ export function positiveOf(summary) {
   };
 }
 
-// "good", "care" while evidence builds up, "bad" once the monitor objects
+// "good", "care" while evidence builds up, "bad" once the monitor has raised an alarm
 export function trustOf(summary) {
-  if (!summary.trusted) return { state: "bad", sign: "▲", word: "Not trusted" };
-  if (!summary.rows) return { state: "none", sign: "○", word: "No rows yet" };
+  if (!summary.trusted) return { state: "bad", sign: "▲", text: "Not trusted" };
+  if (!summary.rows) return { state: "none", sign: "○", text: "No rows yet" };
   if (isNumber(summary.log_evidence) && summary.log_evidence >= Math.log(20)) {
-    return { state: "care", sign: "◆", word: "Look again" };
+    return { state: "care", sign: "◆", text: "Look again" };
   }
-  return { state: "good", sign: "✓", word: "Trusted" };
+  return { state: "good", sign: "✓", text: "Trusted" };
 }
 
 // An estimate comes as {value, low, high, source} or as a bare number.
