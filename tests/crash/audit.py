@@ -45,7 +45,7 @@ class StreamAudit:
             return
         if not row.n_rows == self.n_rows == self._online.n_rows:
             self.faults.append(
-                f"{self.stream}: {row.n_rows} rows in the stream, {self.n_rows} in the log, {self._online.n_rows} replayed"
+                f"{self.stream}: {row.n_rows} rows stored, {self.n_rows} in the log, {self._online.n_rows} replayed"
             )
         if row.n_labels != self._online.label_counts.labelled:
             self.faults.append(f"{self.stream}: {row.n_labels} labels in the stream, {self._online.label_counts}")

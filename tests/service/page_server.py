@@ -1,7 +1,7 @@
 """Serve the page with made-up streams that follow the contract of the service, for tests of the page alone.
 
-A row here is a list of numbers, and one whose first number is above 0 belongs to the positive class: the prevalence follows
-it as a forgetful average. Nothing is decided, stored or measured.
+A row here is a list of numbers. If its first number is above 0 it belongs to the positive class, and the prevalence
+follows it as a forgetful average. Nothing is decided, stored or measured.
 """
 
 import asyncio
