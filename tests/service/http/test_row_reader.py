@@ -97,7 +97,7 @@ def test_a_model_of_a_frame_scores_rows_in_any_order_of_names(named_model: Ratio
 
 
 def test_null_is_refused_by_name_where_the_model_cannot_score_it(bare_model: RatioModel) -> None:
-    with pytest.raises(BadInputError, match="does not score rows without it") as refused:
+    with pytest.raises(BadInputError, match="cannot score rows where it is missing") as refused:
         read(bare_model, rows=[[1.0, 40.0], [1.0, None]])
     assert refused.value.where == "1"
 

@@ -122,7 +122,7 @@ def test_a_read_only_file_is_refused_at_the_start(hub: StreamHub, path: Path) ->
 
 def test_a_file_that_is_no_store_is_refused_at_the_start(path: Path) -> None:
     path.write_bytes(b"amount,age\n" * 500)
-    with pytest.raises(InvalidInputError, match=r"streams\.db cannot be opened as an SQLite store"):
+    with pytest.raises(InvalidInputError, match=r"streams\.db cannot be opened as an SQLite database"):
         open_store(str(path))
 
 
@@ -163,7 +163,7 @@ def test_a_log_that_lacks_an_event_is_not_taken_for_whole(folder: Path, path: Pa
     first.close()
     hub = started(folder, path)
     try:
-        with pytest.raises(NotStoredError, match="holds 6 events after its event 0, 7 happened"):
+        with pytest.raises(NotStoredError, match="has 6 events after event 0, expected 7"):
             decide(hub, rows)
     finally:
         hub.close()

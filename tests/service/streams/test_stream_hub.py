@@ -20,7 +20,7 @@ from obil.service.storage.store import open_store
 from obil.service.storage.writing import Writing
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.model_registry import ModelRegistry
-from obil.service.streams.operations import Label, Rows, Sender, StreamSettings
+from obil.service.streams.operations import Label, LabelResult, Rows, Sender, StreamSettings
 from obil.service.streams.replay import replay
 from obil.service.streams.stream_hub import StreamHub
 from obil.service.streams.stream_request import score
@@ -191,8 +191,8 @@ def test_a_retry_gives_the_same_decisions_and_counts_once(start: Start) -> None:
     with pytest.raises(KeyReusedError, match="another body"):
         decide(hub, rows[:20], sender=Sender(idempotency_key="order-1", digest=b"two"))
     label_sender = Sender(idempotency_key="labels-1", digest=b"l")
-    assert label(hub, [Label(1, 1), Label(88, 1)], sender=label_sender) == ("shop", 1, [88], False)
-    assert label(hub, [Label(1, 1), Label(88, 1)], sender=label_sender) == ("shop", 1, [88], True)
+    assert label(hub, [Label(1, 1), Label(88, 1)], sender=label_sender) == LabelResult("shop", 1, [88], repeated=False)
+    assert label(hub, [Label(1, 1), Label(88, 1)], sender=label_sender) == LabelResult("shop", 1, [88], repeated=True)
     with pytest.raises(KeyReusedError):
         decide(hub, rows[:1], sender=label_sender)
 
