@@ -11,7 +11,7 @@ import pytest
 
 import obil
 from obil.errors import InvalidInputError
-from obil.service.client.client import Client, NotReachedError, ServiceError
+from obil.service import Client, NotReachedError, ServiceError
 from obil.service.running import open_service
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.api_keys import make_key
@@ -233,7 +233,7 @@ def test_an_unreachable_service_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_loads_nothing_but_the_standard_library() -> None:
     code = (
-        "import sys, obil.service.client.client\n"
+        "import sys\nfrom obil.service import Client\n"
         "print([name for name in ('fastapi', 'uvicorn', 'pydantic', 'httpx', 'numpy') if name in sys.modules])"
     )
     source = str(Path(obil.__file__).parents[1])
