@@ -91,7 +91,7 @@ def test_tells_labels_and_looks_at_the_stream(client: Client) -> None:
 
 
 def test_goes_through_more_streams_than_one_page_has(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("obil.service.client.client.PAGE", 2)
+    monkeypatch.setattr("obil.service.client.client.PAGE_SIZE", 2)
     for number in range(5):
         client.stream(f"paged-{number}").create()
     assert [one.name for one in client.streams(search="paged")] == [f"paged-{number}" for number in range(5)]
@@ -134,7 +134,7 @@ def test_an_error_carries_status_code_message_and_where(client: Client) -> None:
 def test_refuses_what_cannot_be_sent(client: Client) -> None:
     with pytest.raises(InvalidInputError, match="finite"):
         client.stream("s").decide([[float("nan"), 41, "DE"]])
-    with pytest.raises(InvalidInputError, match="one row or a sequence"):
+    with pytest.raises(InvalidInputError, match="one row or some"):
         client.stream("s").decide([])
     with pytest.raises(InvalidInputError, match="not both"):
         client.stream("s").set_policy("f1", costs={"false_positive": 1, "false_negative": 1})
@@ -170,7 +170,7 @@ def test_gives_up_after_its_retries(lossy: tuple[Wire, Client]) -> None:
     assert (refused.value.status, refused.value.code) == (503, "not_stored")
     assert between.refuse == 7
     between.refuse, between.lose_answers = 0, 10
-    with Client(between.address, retries=1) as client, pytest.raises(NotReachedError, match="did not answer"):
+    with Client(between.address, retries=1) as client, pytest.raises(NotReachedError, match="did not respond"):
         client.stream("given-up").decide(ROW)
 
 
