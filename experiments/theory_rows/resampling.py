@@ -7,6 +7,7 @@ from scipy.stats import ks_2samp
 from sklearn.linear_model import LogisticRegression
 
 from experiments.growth import exponent
+from experiments.smote import ratio_distortion
 from experiments.spread import standard_deviation
 from experiments.theory_rows.row import (
     CORRECTED,
@@ -25,7 +26,6 @@ from obil.arrays import FloatArray, IntArray
 from obil.calibration.linear import fit_linear
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.resampling.associated import associated_problem
-from obil.resampling.smote import ratio_distortion
 
 SEPARATION = 1.5
 THINNED_FROM = 10  # negatives a positive before thinning
@@ -142,8 +142,8 @@ ROWS = (
         ),
         verdict=_smote_verdict,
         shown_by=(
-            "resampling/test_smote.py::test_smote_bends_the_ratio_more_than_thinning_and_weights_do",
-            "resampling/test_smote.py::test_with_many_rows_the_bend_of_smote_stays_and_that_of_the_others_goes",
+            "experiments/test_smote.py::test_smote_bends_the_ratio_more_than_thinning_and_weights_do",
+            "experiments/test_smote.py::test_with_many_rows_the_bend_of_smote_stays_and_that_of_the_others_goes",
         ),
     ),
 )

@@ -257,7 +257,7 @@ def test_given_splits_may_be_masks_and_must_be_honest() -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             OBILClassifier(member=RecordingClassifier(), cv=pairs).fit(X, y)
-    with pytest.raises(InvalidInputError, match="one value a row"):
+    with pytest.raises(InvalidInputError, match="one value per row"):
         OBILClassifier(member=RecordingClassifier()).fit(X, y, groups=np.arange(600))
 
 
@@ -475,7 +475,7 @@ class TestNetworks:
         assert all(isinstance(member.scorer, OnnxScorer) for member in model.members_)
         save(model, tmp_path / "model")
         assert np.array_equal(load(tmp_path / "model").log_ratios(X), model.log_ratios(X))
-        with pytest.raises(InvalidInputError, match="gives 1 outputs a row, got 3"):
+        with pytest.raises(InvalidInputError, match="gives 1 outputs per row, got 3"):
             OBILClassifier(member=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))).fit(X, stream.labels)
 
     def test_the_default_mixes_networks_a_line_and_trees_and_is_saved_whole(self, tmp_path: Any) -> None:

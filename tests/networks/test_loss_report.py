@@ -178,13 +178,13 @@ def test_rejects_what_cannot_be_trained_with_and_says_why(loss, reason: str) -> 
     [
         (3, "callable"),
         ("hinge", "callable"),
-        (lambda o, t: ((t - o) ** 2).mean(), "one value an element"),
-        (lambda o, t: torch.stack([o, t]), "one value an element"),
-        (lambda o, t: 1.0, "one value an element"),
-        (lambda o, t: None, "one value an element"),
+        (lambda o, t: ((t - o) ** 2).mean(), "one value per element"),
+        (lambda o, t: torch.stack([o, t]), "one value per element"),
+        (lambda o, t: 1.0, "one value per element"),
+        (lambda o, t: None, "one value per element"),
         (lambda o: o, "raised TypeError"),
         (lambda o, t: o["x"], "raised"),
-        (lambda o, t: torch.softmax(o, 0), "must not depend on the other rows"),
+        (lambda o, t: torch.softmax(o, 0), "must not depend on other rows"),
     ],
 )
 def test_says_what_is_wrong_with_what_is_no_loss(loss, message: str) -> None:
@@ -247,7 +247,7 @@ def test_rejects_improper_losses_of_three_classes(of_logits, minimiser: str) -> 
 def test_a_categorical_loss_must_be_one_of_the_softmax_and_return_one_value_a_row() -> None:
     one_against_rest = CategoricalLoss("rest", lambda z, y: torch.nn.functional.softplus(-z).sum(-1))
     assert "adding 3" in check_loss(one_against_rest).reason
-    with pytest.raises(InvalidInputError, match="one loss a row"):
+    with pytest.raises(InvalidInputError, match="one loss per row"):
         check_loss(CategoricalLoss("mean", lambda z, y: z.mean()))
     with pytest.raises(InvalidInputError, match="raised"):
         check_loss(CategoricalLoss("broken", lambda z, y: z @ y))

@@ -186,7 +186,7 @@ def test_early_stopping_saves_a_network_from_learning_noise_by_heart() -> None:
     """60 rows of pure noise, a network that could learn them all: stopped early, it is far less sure of them."""
     rng = np.random.default_rng(0)
     data = as_rows(rng.normal(size=(60, 10)), rng.integers(0, 2, 60))
-    settings = {"epochs": 100, "learning_rate": 0.02, "batch_size": 64, "validation_share": 0.3}
+    settings = {"epochs": 100, "learning_rate": 0.02, "batch_size": 64, "validation_fraction": 0.3}
     largest = {}
     for patience in (0, 5):
         network = trained(data, "logistic", settings=plain(patience=patience, **settings))
@@ -321,19 +321,19 @@ def test_repeats_of_a_row_are_never_on_both_sides() -> None:
     labels = np.repeat([0, 1], [50, 10])
     rows = np.concatenate([np.arange(50), rng.choice(np.arange(50, 60), 50)])
     data = as_rows(np.zeros((60, 1)), labels, rows)
-    learn, judge = training._set_aside(data, 0.2, rng)
-    learned, judged = set(rows[learn.numpy()]), set(rows[judge.numpy()])
+    learn, validate = training._split(data, 0.2, rng)
+    learned, judged = set(rows[learn.numpy()]), set(rows[validate.numpy()])
     assert not learned & judged
     assert learned | judged == set(rows)
     assert {labels[row] for row in learned} == {labels[row] for row in judged} == {0, 1}
     assert sum(row < 50 for row in judged) == 10
 
 
-def test_a_class_of_one_row_is_learned_from_and_nothing_is_set_aside() -> None:
+def test_a_class_of_one_row_is_learned_from_and_nothing_is_held_out() -> None:
     data = as_rows(np.zeros((30, 1)), np.repeat([0, 1], [29, 1]))
-    learn, judge = training._set_aside(data, 0.2, np.random.default_rng(0))
+    learn, validate = training._split(data, 0.2, np.random.default_rng(0))
     assert len(learn) == 30
-    assert len(judge) == 0
+    assert len(validate) == 0
     trained(data, "logistic", settings=plain(epochs=2))
 
 
@@ -451,8 +451,8 @@ def test_ctrl_c_goes_through() -> None:
         {"batch_size": 0},
         {"patience": -1},
         {"least_steps": -1},
-        {"validation_share": 0.0},
-        {"validation_share": 1.0},
+        {"validation_fraction": 0.0},
+        {"validation_fraction": 1.0},
         {"averaging": 1.0},
         {"averaging": -0.1},
         {"learning_rate": 0.0},

@@ -1,4 +1,4 @@
-"""Associated problems have the ratio asked for, rows drawn evenly, and know the balance they present."""
+"""Associated problems have the ratio asked for, rows drawn evenly, and know their training prior."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from obil.resampling.associated import (
     METHODS,
     AssociatedProblem,
     associated_problem,
-    associated_problems,
     class_ratio,
     target_ratios,
 )
@@ -61,7 +60,6 @@ def test_has_the_ratio_asked_for(method: str, ratio: float) -> None:
     size = sizes(problem, labels)
     assert size[0] / size[1] == pytest.approx(ratio, rel=1e-9)
     np.testing.assert_allclose(problem.training_prior, [ratio / (1 + ratio), 1 / (1 + ratio)], rtol=1e-9)
-    assert problem.ratio == ratio
 
 
 def test_each_method_changes_what_it_says_it_changes() -> None:
@@ -122,7 +120,7 @@ def test_rows_are_drawn_evenly() -> None:
     assert (kept[labels == 1] == 2_000).all()
 
 
-def test_the_balance_is_that_of_its_own_rows_to_the_last_row() -> None:
+def test_the_training_prior_is_that_of_its_own_rows_to_the_last_row() -> None:
     labels = classes(17, 5)
     for method in METHODS:
         problem = associated_problem(labels, ratio=1.5, n_classes=2, method=method, random_state=0)
@@ -132,15 +130,13 @@ def test_the_balance_is_that_of_its_own_rows_to_the_last_row() -> None:
     assert thinned.training_prior.tolist() == [8 / 13, 5 / 13]  # 7.5 rows cannot be drawn
 
 
-def test_the_cost_weight_is_in_the_balance_once() -> None:
-    labels = classes(40, 10)
-    problem = associated_problem(labels, ratio=4, n_classes=2, negative_weight=3.0)
-    np.testing.assert_allclose(problem.training_prior, [12 / 13, 1 / 13])
-    np.testing.assert_allclose(problem.training_prior_at(3.0), problem.training_prior)
+def test_a_cost_weight_of_the_loss_moves_the_training_prior() -> None:
+    problem = associated_problem(classes(40, 10), ratio=4, n_classes=2)
     np.testing.assert_allclose(problem.training_prior_at(1.0), [0.8, 0.2])
-    plain = associated_problem(labels, ratio=4, n_classes=2)
-    np.testing.assert_allclose(plain.training_prior_at(3.0), problem.training_prior)
-    assert (problem.weights == 1.0).all()  # the loss weighs, not the rows
+    np.testing.assert_allclose(problem.training_prior_at(3.0), [12 / 13, 1 / 13])
+    for weight in (0.0, -1.0, np.nan):
+        with pytest.raises(InvalidInputError, match="negative_weight must be positive"):
+            problem.training_prior_at(weight)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -158,17 +154,11 @@ def test_population_weights_multiply_and_rows_without_weight_are_left_out(method
     assert class_ratio(labels, n_classes=2, sample_weight=weights) > class_ratio(labels, n_classes=2)
 
 
-def test_a_problem_does_not_depend_on_how_many_others_there_are() -> None:
+def test_a_seed_decides_the_draw() -> None:
     labels = classes(400, 20)
-    few, many = (
-        associated_problems(labels, ratios=target_ratios(n, 20.0), n_classes=2, random_state=7) for n in (2, 7)
-    )
-    for one, other in zip(few, many, strict=False):
-        assert one.rows.tobytes() == other.rows.tobytes()
-    assert many[0].ratio == many[5].ratio
-    assert many[0].rows.tobytes() != many[5].rows.tobytes()  # the same ratio again is a fresh draw
-    other_seed = associated_problems(labels, ratios=[1.0], n_classes=2, random_state=8)
-    assert other_seed[0].rows.tobytes() != many[0].rows.tobytes()
+    one, again, other = (associated_problem(labels, ratio=1, n_classes=2, random_state=seed) for seed in (7, 7, 8))
+    assert one.rows.tobytes() == again.rows.tobytes()
+    assert one.rows.tobytes() != other.rows.tobytes()
 
 
 @given(
@@ -177,7 +167,7 @@ def test_a_problem_does_not_depend_on_how_many_others_there_are() -> None:
     st.sampled_from(["undersample", "weight"]),
     st.integers(0, 2**32 - 1),
 )
-def test_every_class_keeps_a_row_and_the_balance_is_a_distribution(
+def test_every_class_keeps_a_row_and_the_training_prior_is_a_distribution(
     counts: list[int], ratio: float, method: str, seed: int
 ) -> None:
     labels = classes(*counts)
@@ -200,8 +190,6 @@ def test_what_makes_no_problem_is_refused() -> None:
             associated_problem(np.array(labels, dtype=np.int64), ratio=1, n_classes=n_classes)
     with pytest.raises(InvalidInputError, match="undersample, oversample, weight"):
         associated_problem([0, 1], ratio=1, n_classes=2, method="smote")
-    with pytest.raises(InvalidInputError, match="negative_weight"):
-        associated_problem([0, 1], ratio=1, n_classes=2, negative_weight=0.0)
     with pytest.raises(InvalidInputError, match="equally long"):
         associated_problem([0, 1], ratio=1, n_classes=2, sample_weight=[1.0])
     for weights in ([1.0, np.nan], [1.0, -1.0]):

@@ -32,14 +32,14 @@ def feature_map(*, straight: bool = False) -> FeatureMap:
             [(np.array([-3.0, 0.5, 3.0]), np.array([-1.0, 0.1, 2.0]))],
         ],
         straight=straight,
-        gaps=(3,),
+        missing=(3,),
     )
 
 
 def standard_map() -> FeatureMap:
     """Return a map of WIDTH columns whose numbers go on straight, as standardised ones do."""
     line = [(np.array([0.5, 2.5]), np.array([0.0, 1.0]))]
-    return FeatureMap.of_columns([line, line, np.array([0.0, 1.0, 2.0]), line], straight=True, gaps=(3,))
+    return FeatureMap.of_columns([line, line, np.array([0.0, 1.0, 2.0]), line], straight=True, missing=(3,))
 
 
 def rows(n: int, seed: int = 0) -> FloatArray:

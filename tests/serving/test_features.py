@@ -17,8 +17,10 @@ NUMBERS = st.floats(allow_infinity=False)  # NaN is a gap
 KNOTS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8, unique=True).map(sorted)
 
 
-def one_curve(knots: Any, values: Any, *, straight: bool, gaps: bool = False) -> FeatureMap:
-    return FeatureMap.of_columns([[(np.array(knots), np.array(values))]], straight=straight, gaps=(0,) if gaps else ())
+def one_curve(knots: Any, values: Any, *, straight: bool, missing: bool = False) -> FeatureMap:
+    return FeatureMap.of_columns(
+        [[(np.array(knots), np.array(values))]], straight=straight, missing=(0,) if missing else ()
+    )
 
 
 def rng_for(n: int) -> np.random.Generator:
@@ -70,20 +72,20 @@ def test_the_inputs_stand_in_the_order_of_the_columns() -> None:
 @pytest.mark.parametrize("straight", [True, False])
 def test_what_is_missing_is_0_and_says_so_where_training_had_gaps(straight: bool) -> None:
     values = [5.0, 7.0]  # of a curve that is nowhere 0, so that 0 can only mean missing
-    with_gaps = one_curve([0.0, 1.0], values, straight=straight, gaps=True)
-    assert with_gaps.encode([[np.nan], [0.0]]).tolist() == [[0.0, 1.0], [5.0, 0.0]]
+    with_missing = one_curve([0.0, 1.0], values, straight=straight, missing=True)
+    assert with_missing.encode([[np.nan], [0.0]]).tolist() == [[0.0, 1.0], [5.0, 0.0]]
     assert one_curve([0.0, 1.0], values, straight=straight).encode([[np.nan]]).tolist() == [[0.0]]
 
 
 def test_a_code_that_training_did_not_see_is_0_in_every_level() -> None:
-    codes = FeatureMap.of_columns([np.array([1.0, 4.0])], straight=False, gaps=(0,))
+    codes = FeatureMap.of_columns([np.array([1.0, 4.0])], straight=False, missing=(0,))
     encoded = codes.encode([[1.0], [4.0], [2.0], [-1.0], [1.5], [np.nan]])
     assert encoded.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
 @pytest.mark.parametrize("nothing", [[], np.array([])])
 def test_a_column_that_tells_nothing_takes_no_input(nothing: Any) -> None:
-    empty = FeatureMap.of_columns([nothing, np.array([2.0])], straight=False, gaps=(0,))
+    empty = FeatureMap.of_columns([nothing, np.array([2.0])], straight=False, missing=(0,))
     assert (empty.n_features, empty.n_inputs) == (2, 2)
     assert empty.encode([[3.0, 2.0], [np.nan, 1.0]]).tolist() == [[0.0, 1.0], [1.0, 0.0]]
     with pytest.raises(InvalidInputError, match="infinity"):  # it tells nothing, but must still be a number

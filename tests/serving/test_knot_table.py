@@ -57,7 +57,7 @@ def test_every_knot_is_met_exactly() -> None:
 
 
 def test_a_column_that_tells_nothing_adds_nothing() -> None:
-    features = FeatureMap.of_columns([[], [LINE], []], straight=False, gaps=(2,))
+    features = FeatureMap.of_columns([[], [LINE], []], straight=False, missing=(2,))
     matrix = np.array([[5.0, 0.5, 1.0], [np.nan, 0.5, np.nan], [-5.0, np.nan, 0.0]])
     outputs, exact = from_table(features, matrix)
     np.testing.assert_allclose(outputs, exact, rtol=1e-6, atol=2e-6)

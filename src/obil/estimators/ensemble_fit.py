@@ -1,4 +1,4 @@
-"""Fit the members of an ensemble, each on its own problem, and score rows that none of them has seen."""
+"""Fit the members of an ensemble, each on its own problem, and score held-out rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ class Options:
     loss: Any
     sampling: str = "undersample"
     device: str = "cpu"
-    n_passes: int = 0  # with dropout, on the honest rows; 0 measures no variance
+    n_passes: int = 0  # with dropout, on the held-out rows; 0 measures no variance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,12 +54,12 @@ class Member:
 
     plan: Plan
     scorer: Scorer
-    fitted_network: Any = None  # bregman.members.FittedNetwork
+    fitted_network: Any = None  # networks.members.FittedNetwork
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberScores:
-    """What members say of rows they have not seen."""
+    """The scores of held-out rows by each member."""
 
     rows: IntArray  # (n,) which of the labelled rows
     scores: FloatArray  # (n, M, K)
@@ -92,17 +92,19 @@ def fit_members(
         for side, (train, test) in enumerate(sides)
         for number, plan in enumerate(plans)
     )
-    results = list(_watched(Parallel(n_jobs=n_jobs, return_as="generator")(jobs), len(sides) * len(plans), progress))
+    results = list(
+        _with_progress(Parallel(n_jobs=n_jobs, return_as="generator")(jobs), len(sides) * len(plans), progress)
+    )
     by_side = [results[side * len(plans) : (side + 1) * len(plans)] for side in range(len(sides))]
     members = [
         _as_planned(member, plan, maps[-1].get(_inputs(plan)))
         for (member, _, _), plan in zip(by_side[-1], plans, strict=True)
     ]
-    honest = by_side[: len(splits)]
-    scores = np.concatenate([np.stack([scores for _, scores, _ in fold], axis=1) for fold in honest])
+    held_out = by_side[: len(splits)]
+    scores = np.concatenate([np.stack([scores for _, scores, _ in fold], axis=1) for fold in held_out])
     variances = None
     if options.n_passes:
-        variances = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in honest])
+        variances = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in held_out])
     return members, MemberScores(np.concatenate([test for _, test in splits]), scores, variances)
 
 
@@ -122,7 +124,7 @@ def variance_of(member: Member, X: Any, *, n_passes: int, seed: int) -> FloatArr
     """Return the variance of a member's log ratios over dropout passes, (n,)."""
     if member.fitted_network is None:
         raise InvalidInputError(
-            "fusion='dropout' weighs networks by their dropout, and a scikit-learn member has none: use 'stacked'"
+            "fusion='dropout' weights networks by their dropout, and a scikit-learn member has none: use 'stacked'"
         )
     variance: FloatArray = member.fitted_network.variance(X, n_passes=n_passes, seed=seed)
     return variance
@@ -158,8 +160,8 @@ def fit_member(rows: LabelledRows, plan: Plan, options: Options, features: Featu
 
 
 def torch_part(name: str) -> Any:
-    """Return a module of `obil.networks`, or say which extra it needs."""
-    from importlib import import_module  # noqa: PLC0415  # torch is paid for only by who trains networks
+    """Return a module of `obil.networks`, or name the extra it needs."""
+    from importlib import import_module  # noqa: PLC0415  # only training networks needs torch
 
     try:
         return import_module(f"obil.networks.{name}")
@@ -176,8 +178,8 @@ def _fit_estimator(estimator: Any, rows: LabelledRows, problem: AssociatedProble
     fresh.set_params(**{name: _seed(seed, 0, number) for number, name in enumerate(unseeded)})
     weights = None if (problem.weights == problem.weights[0]).all() else problem.weights
     X, labels = rows.X[problem.rows], rows.labels[problem.rows]
-    X[:, np.isnan(X).all(axis=0)] = 0.0  # boosters refuse a column of gaps; as a constant it is never used
-    with threadpool_limits(1):  # threads that wait for each other, and sums in another order, help nobody
+    X[:, np.isnan(X).all(axis=0)] = 0.0  # boosters refuse a column without values; as a constant it is never used
+    with threadpool_limits(1):  # members run in parallel already, and sums keep their order
         fitted = fit_estimator(fresh, X, labels, weights)
         method = score_method(fitted)
         floor = floor_of(np.asarray(fitted.predict_proba(X), dtype=np.float64)) if method == "predict_proba" else 0.0
@@ -218,7 +220,7 @@ def _seed(seed: int, side: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, side, number]).generate_state(1)[0])
 
 
-def _watched(results: Iterable[Any], total: int, progress: Any) -> Iterator[Any]:
+def _with_progress(results: Iterable[Any], total: int, progress: Any) -> Iterator[Any]:
     for done, result in enumerate(results, start=1):
         yield result
         if progress is not None:

@@ -1,4 +1,4 @@
-"""Hold labelled rows in an order of their own, and deal out those that members must not see."""
+"""Hold labelled rows in a canonical order, and split off the held-out rows that members must not see."""
 
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -13,7 +13,7 @@ from obil.calibration.folds import choose_splits
 from obil.datasets.splits import stratified_split, time_split
 from obil.errors import InvalidInputError
 
-MOST_REPEATS = 10  # whole-number weights are taken as repeated rows up to so many rows a row
+MOST_REPEATS = 10  # weights are taken as repeated rows up to so many rows per given row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,15 +38,17 @@ class LabelledRows:
         classes: npt.NDArray[Any],
         categories: tuple[int, ...] = (),
     ) -> "LabelledRows":
-        """Return the rows of a table in the order of what they hold, so that the order they came in changes nothing.
+        """Return the rows of a table in the order of what they hold, so that the order of the rows changes nothing.
 
-        Whole-number weights become repeats: a row of weight 2 is then exactly two rows, and one of weight 0 none.
+        Only ratios of weights count. Multiples of the smallest become repeats: a row of twice its weight is then
+        exactly two rows, and one of weight 0 none.
         """
-        counts = weights.astype(np.int64)
-        origin, n_given = np.flatnonzero(weights > 0.0), len(labels)  # a row of weight 0 is no row
-        weights = weights[origin]
-        if not (weights == 1.0).all() and (counts[origin] == weights).all() and counts.sum() <= MOST_REPEATS * n_given:
-            origin, weights = np.repeat(origin, counts[origin]), np.ones(int(counts.sum()))
+        origin, n_given = np.flatnonzero(weights > 0.0), len(labels)  # a row of weight 0 is ignored
+        weights = weights[origin] / weights[origin].min()
+        counts = np.round(weights)
+        if np.allclose(weights, counts, rtol=1e-9, atol=0.0) and counts.sum() <= MOST_REPEATS * n_given:
+            origin, weights = np.repeat(origin, counts.astype(np.int64)), np.ones(int(counts.sum()))
+        weights = weights / weights.mean()
         if np.ndim(X) == 2:
             order = np.lexsort((weights, labels[origin], *X[origin].T[::-1]))
             origin, weights = origin[order], weights[order]
@@ -67,22 +69,26 @@ class LabelledRows:
 def out_of_fold_splits(
     rows: LabelledRows, cv: Any, *, groups: npt.ArrayLike | None = None, time: npt.ArrayLike | None = None, seed: int
 ) -> list[Split]:
-    """Return (train, test) pairs of the rows: one where `cv` is a share, else those of the folds or of a splitter.
+    """Return (train, test) pairs of the rows: one where `cv` is a fraction, else those of the folds or of a splitter.
 
     `groups`, `time` and given pairs follow the caller's rows.
     """
     for name, given in (("groups", groups), ("time", time)):
         if given is not None and len(np.asarray(given)) != rows.n_given:
-            raise InvalidInputError(f"{name} must have one value a row ({rows.n_given}), got {len(np.asarray(given))}")
+            raise InvalidInputError(
+                f"{name} must have one value per row ({rows.n_given}), got {len(np.asarray(given))}"
+            )
     by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
-    if is_share(cv):
+    if is_fraction(cv):
         return _together(rows, [_set_aside(rows, float(cv), groups=by_row[0], time=by_row[1], seed=seed)])
     if isinstance(cv, Integral):
-        dealt = choose_splits(cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed)
-        return _together(rows, dealt)
+        chosen = choose_splits(
+            cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed
+        )
+        return _together(rows, chosen)
     if time is not None:
-        raise InvalidInputError("give time or a splitter, not both: a splitter knows nothing of time")
-    if hasattr(cv, "split"):  # it deals out the caller's rows, those of weight 0 left out
+        raise InvalidInputError("give time or a splitter, not both: a splitter does not use time")
+    if hasattr(cv, "split"):  # it splits the caller's rows, without those of weight 0
         own, first = np.unique(rows.origin, return_index=True)
         caller = rows.take(first)
         given_groups = None if groups is None else np.asarray(groups)[own]
@@ -92,7 +98,9 @@ def out_of_fold_splits(
         pairs = [(_row_numbers(train, rows.n_given), _row_numbers(test, rows.n_given)) for train, test in chosen]
     for train, test in pairs:
         if np.intersect1d(train, test).size:
-            raise InvalidInputError("the two sides of a split must share no row: calibration needs rows no member saw")
+            raise InvalidInputError(
+                "the two sides of a split must share no row: calibration needs rows that no member has seen"
+            )
     return [
         (np.flatnonzero(np.isin(rows.origin, train)), np.flatnonzero(np.isin(rows.origin, test)))
         for train, test in pairs
@@ -116,25 +124,25 @@ def _row_numbers(side: npt.ArrayLike, n_given: int) -> IntArray:
     return rows.astype(np.int64)
 
 
-def is_share(cv: Any) -> bool:
-    """Return whether `cv` is a share of the rows, and not a number of folds, a splitter or pairs."""
+def is_fraction(cv: Any) -> bool:
+    """Return whether `cv` is a fraction of the rows, and not a number of folds, a splitter or pairs."""
     return isinstance(cv, Real) and not isinstance(cv, Integral)
 
 
 def _set_aside(
-    rows: LabelledRows, share: float, *, groups: npt.NDArray[Any] | None, time: npt.NDArray[Any] | None, seed: int
+    rows: LabelledRows, fraction: float, *, groups: npt.NDArray[Any] | None, time: npt.NDArray[Any] | None, seed: int
 ) -> Split:
     if time is not None:
-        train, test = time_split(time, test_size=share)
+        train, test = time_split(time, test_size=fraction)
     else:
         table = rows.X if np.ndim(rows.X) == 2 and groups is None else None
-        train, test = stratified_split(rows.labels, test_size=share, random_state=seed, groups=groups, rows=table)
+        train, test = stratified_split(rows.labels, test_size=fraction, random_state=seed, groups=groups, rows=table)
     for side in (train, test):
         held = np.bincount(rows.labels[side], minlength=rows.n_classes)
         if (held == 0).any():
             rare = rows.classes[int(held.argmin())]
             raise InvalidInputError(
-                f"{share:g} of the rows are set aside to calibrate, and class {rare!r} has too few rows (or groups) "
+                f"{fraction:g} of the rows are set aside to calibrate, and class {rare!r} has too few rows (or groups) "
                 "for both sides: one of them would hold a single class"
             )
     return train, test

@@ -17,7 +17,7 @@ from obil.calibration.linear import SLOPE_SD
 from obil.errors import InvalidInputError
 from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, torch_part
 from obil.estimators.fusion import fuse
-from obil.estimators.labelled_rows import LabelledRows, is_share, out_of_fold_splits
+from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
 from obil.estimators.ratio_classifier import fit_views
 from obil.estimators.ratio_mixin import RatioMixin, class_prior
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
@@ -29,20 +29,20 @@ from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, View
 from obil.serving.scorers import EstimatorScorer
 
-REFRESH_SHARE = 0.3  # of the new rows set aside, where the honest rows are otherwise cross-fitted
+REFRESH_FRACTION = 0.3  # of the new rows held out, where scores are otherwise cross-fitted
 
 
 class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
-    """Likelihood ratios from an ensemble of networks (and trees), each trained at a kinder class balance.
+    """Likelihood ratios from an ensemble of networks (and trees), each trained at a less imbalanced class prior.
 
-    Every member is trained on an associated problem, the balance it saw is divided out, the log ratios are
-    fused, and the fused ratio is calibrated on rows that no member has seen. Columns may hold words (in a
-    DataFrame) and gaps. Training networks needs torch; serving them does not.
+    Every member is trained on an associated problem, its training prior is divided out, the log-likelihood ratios
+    are fused, and the fused ratio is calibrated on held-out rows. Columns may be categorical (in a DataFrame) and
+    have missing values. Training networks needs torch; serving them does not.
 
     Parameters
     ----------
     n_members
-        Members of each kind, one an associated problem; `ratios`, where they are numbers, say how many instead, and
+        Members of each kind, one per associated problem; `ratios`, where they are numbers, say how many instead, and
         "trees" has five whatever it is.
     ratios
         The class ratio, most common to rarest, of each problem; "original" leaves all as the rows are. None means
@@ -61,14 +61,14 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     sampling
         How problems are made: "undersample", "oversample" or "weight".
     cv
-        A number of folds, a splitter or (train, test) pairs to cross-fit the honest rows (members are then
-        refitted on all rows), or the share of rows set aside for them; None means the member's own.
+        A number of folds, a splitter or (train, test) pairs for out-of-fold scores (members are then
+        refitted on all rows), or the fraction of rows held out instead; None means the member's own.
     calibration
         As in `RatioClassifier`.
     views
         Also fit cheap members on feature subsets, for `views`.
     categorical_features
-        Columns of an array that hold codes; those of words in a DataFrame are found.
+        Columns of an array that hold codes; categorical columns of a DataFrame are found.
     device
         "cpu", "cuda", or "auto".
     random_state
@@ -89,7 +89,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     encoder_ : ColumnEncoder
         How the columns of a DataFrame are read, where one was given.
     classes_, prior_, holdout_
-        The user's classes, their shares in training, and the honest rows.
+        The user's classes, the training prior, and the held-out rows.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> X = np.arange(60.0).reshape(-1, 1)
@@ -146,7 +146,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         """Fit members, fuse and calibrate. A fit that fails or is interrupted leaves the classifier as it was.
 
         `sample_weight` defines the population, `groups` stay on one side of every split, `time` makes the
-        honest rows blocks of time (or the last ones).
+        held-out rows blocks of time (or the last ones).
         """
         with self._all_or_nothing():
             recipe = self._check_settings()
@@ -158,7 +158,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} members") as progress:
                 members, member_scores = fit_members(
-                    rows, plans, splits, options, refit=not is_share(cv), seed=seed, n_jobs=self.n_jobs,
+                    rows, plans, splits, options, refit=not is_fraction(cv), seed=seed, n_jobs=self.n_jobs,
                     progress=progress,
                 )  # fmt: skip
             self._finish(members, member_scores, rows, recipe, seed, splits)
@@ -169,7 +169,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
 
         Part of the rows is set aside; new members are fitted on the rest. The old and the new are judged by log loss
         on the rows set aside, the best of each kind are kept, as many as before, and they are fused and calibrated
-        anew. Rows that the old members were trained on must not be among them: nothing would be honest then.
+        anew. Rows that the old members were trained on must not be among them: they would not be held out then.
         Hand the result to a running `OnlineClassifier` (`online.model = refreshed`): its prior survives.
         """
         self._fitted()
@@ -183,7 +183,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
                 )
             seed = self._seed()
             cv = recipe.cv if self.cv is None else self.cv
-            splits = out_of_fold_splits(rows, cv if is_share(cv) else REFRESH_SHARE, seed=seed)
+            splits = out_of_fold_splits(rows, cv if is_fraction(cv) else REFRESH_FRACTION, seed=seed)
             plans = self._plans(recipe, rows)
             options = self._options(recipe, plans, rows.n_classes)
             with self._progress(f"Fitting {len(plans)} new members") as progress:
@@ -209,7 +209,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         if not isinstance(self.mc_samples, Integral) or self.mc_samples < 2:
             raise InvalidInputError(f"mc_samples must be a whole number of at least 2, got {self.mc_samples!r}")
         if isinstance(self.cv, Real) and not (self.cv >= 2 if isinstance(self.cv, Integral) else 0.0 < self.cv < 1.0):
-            raise InvalidInputError(f"cv must be at least 2 folds or a share of the rows, got {self.cv!r}")
+            raise InvalidInputError(f"cv must be at least 2 folds or a fraction of the rows, got {self.cv!r}")
         return recipe
 
     def _prepared(
@@ -221,7 +221,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         *,
         fresh: bool = True,
     ) -> LabelledRows:
-        """Check the rows and put them in an order of their own, so that the order they came in changes nothing."""
+        """Check the rows and put them in a canonical order, so that the order of the rows changes nothing."""
         if y is None:
             self._learn_classes(X, y)
         if fresh:  # what an earlier fit on another kind of rows left behind
@@ -256,7 +256,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         return LabelledRows.in_order(matrix, numbers, weights, classes=self.classes_, categories=categories)
 
     def _plans(self, recipe: Recipe, rows: LabelledRows) -> list[Plan]:
-        """Return one plan a kind and ratio; a ratio of None leaves the rows as they are."""
+        """Return one plan per kind and ratio; a ratio of None leaves the rows as they are."""
         original = class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=rows.weights)
         ratios: list[float | None]
         if isinstance(self.ratios, str) and self.ratios != "original":
@@ -297,15 +297,15 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         seed: int,
         splits: list[Split],
     ) -> None:
-        """Fuse and calibrate on the honest rows, and keep what serves."""
-        honest = rows.take(member_scores.rows)
+        """Fuse and calibrate on the held-out rows, and keep what serves."""
+        held_out = rows.take(member_scores.rows)
         slope_sd = _slope_sd(members)
         scorer, fused, temperature = fuse(
-            self._fusion(recipe), members, member_scores, honest.X, honest.labels, honest.weights,
+            self._fusion(recipe), members, member_scores, held_out.X, held_out.labels, held_out.weights,
             slope_sd=slope_sd, seed=seed,
         )  # fmt: skip
         calibrator = fit_calibrator(
-            fused, honest.labels, honest.weights, method=self.calibration, slope_sd=slope_sd, random_state=seed
+            fused, held_out.labels, held_out.weights, method=self.calibration, slope_sd=slope_sd, random_state=seed
         )
         views: tuple[View, ...] = ()
         if self.views:
@@ -317,7 +317,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             calibrator=calibrator,
             classes_=self.classes_,
             prior_=class_prior(rows.labels, rows.weights, self.classes_),
-            holdout_=Holdout.of(calibrator.apply(fused), honest.labels, honest.weights),
+            holdout_=Holdout.of(calibrator.apply(fused), held_out.labels, held_out.weights),
             feature_names=None if encoder is None else encoder.names,
             encoder=encoder,
             view_members=views,

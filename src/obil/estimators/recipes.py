@@ -1,4 +1,4 @@
-"""The ensembles that a word names: which members, on which problems, fused how."""
+"""The ensembles by name: which members, on which problems, fused how."""
 
 import copy
 import sys
@@ -30,11 +30,11 @@ class Recipe:
     """Kinds of members with the settings that suit them; each can be overridden by the classifier's own."""
 
     kinds: tuple[Kind, ...]  # each is fitted on every associated problem
-    whole: tuple[Kind, ...] = ()  # each is fitted once, on all rows at the balance they have
+    whole: tuple[Kind, ...] = ()  # each is fitted once, on all rows at their own class prior
     loss: str = "cross_entropy"
     fusion: str = "mean"
-    cv: float = 0.2  # a number of folds to cross-fit, or the share of rows set aside to calibrate
-    rebalances: bool = True  # False: where no ratios are given, every problem has the balance the rows have
+    cv: float = 0.2  # a number of folds to cross-fit, or the fraction of rows held out to calibrate
+    rebalances: bool = True  # False: where no ratios are given, every problem has the class prior of the rows
 
 
 def recipe_of(member: Any) -> Recipe:
@@ -88,7 +88,7 @@ def _is_module(member: Any) -> bool:
 # chosen on splits of the paper's sets other than those reported: see docs/choosing.md
 NETWORK = NetworkKind()
 PAPER = NetworkKind(hidden=(128, 64, 32), dropout=0.2, inputs="standard", skip=False, training=PAPER_TRAINING)
-# where classes are nearly normal a line is hard to beat, and it goes on beyond the rows that others learn from
+# where classes are nearly normal a linear model is hard to beat, and it extrapolates
 LINE = NetworkKind(hidden=(), dropout=0.0, inputs="smooth", skip=False, training=Training(learning_rate=0.02))
 BOOSTER = EstimatorKind(
     HistGradientBoostingClassifier(

@@ -1,4 +1,4 @@
-"""Choose who stays in an ensemble when new members arrive: of each kind, those that predict new rows best."""
+"""Choose the members of a refreshed ensemble: of each kind, those that predict new rows best."""
 
 import numpy as np
 
@@ -21,14 +21,16 @@ def best_members(
 ) -> tuple[list[Member], MemberScores]:
     """Return the best of old and new members, of each kind as many as there were, with their scores of held-out rows.
 
-    The old must have seen none of the rows; the new have not seen the honest ones. Of equals the newer stays.
+    The old must have seen none of the rows; the new have not seen the held-out ones. Of equals the newer stays.
     """
-    honest = rows.take(member_scores.rows)
+    held_out = rows.take(member_scores.rows)
     candidates = [*new, *old]
     scores = np.concatenate(
-        [member_scores.scores, np.stack([member.scorer.scores(honest.X) for member in old], axis=1)], axis=1
+        [member_scores.scores, np.stack([member.scorer.scores(held_out.X) for member in old], axis=1)], axis=1
     )
-    losses = [_calibrated_loss(scores[:, m], honest.labels, honest.weights, slope_sd) for m in range(len(candidates))]
+    losses = [
+        _calibrated_loss(scores[:, m], held_out.labels, held_out.weights, slope_sd) for m in range(len(candidates))
+    ]
     kept: list[int] = []
     for group in dict.fromkeys(member.plan.group for member in old):
         own = [m for m, member in enumerate(candidates) if member.plan.group == group]
@@ -36,7 +38,7 @@ def best_members(
         kept += sorted(own, key=lambda m: losses[m])[:n_kept]
     variances = None
     if member_scores.variances is not None:
-        of_old = [variance_of(member, honest.X, n_passes=options.n_passes, seed=seed) for member in old]
+        of_old = [variance_of(member, held_out.X, n_passes=options.n_passes, seed=seed) for member in old]
         variances = np.concatenate([member_scores.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
     return [candidates[m] for m in kept], MemberScores(member_scores.rows, scores[:, kept], variances)
 

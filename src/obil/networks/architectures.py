@@ -1,4 +1,4 @@
-"""Networks for images, texts and graphs, small and real: each gives the pre-activations that a head reads.
+"""Small architectures for images, texts and graphs: each gives the pre-activations that a head reads.
 
 With `n_outputs=1` an architecture gives (n,), for a tanh head; else (n, n_outputs), for softmax or one-vs-rest.
 All of them can be exported (`obil.networks.onnx_export`) and served by ONNX Runtime, without torch.
@@ -16,7 +16,7 @@ from torch.nn import functional as F  # noqa: N812  # its usual name
 from obil.errors import InvalidInputError
 
 IMAGE_SIDE = 28
-PADDING = 0  # the token that stands for nothing
+PADDING = 0  # the padding token
 
 
 class ConvNet(nn.Module):
@@ -47,7 +47,7 @@ class ConvNet(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """A small Transformer for texts as rows of token numbers, 0 for padding; a learned first token is always there.
+    """A small Transformer for texts as rows of token numbers, 0 for padding; with a learned first token.
 
     >>> TextTransformer(100, 12, 2)(torch.zeros(3, 12, dtype=torch.int64)).shape
     torch.Size([3, 2])
@@ -91,7 +91,7 @@ class TextTransformer(nn.Module):
 
 
 class _EncoderLayer(nn.Module):
-    """Attention and a two-layer network, each normalised before and added to what it was given."""
+    """Attention and a two-layer network, each pre-normalised and residual."""
 
     def __init__(self, width: int, heads: int, dropout: float):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Learn the network w_phi(x) that predicts the members' weights of a row, so that serving needs no dropout passes."""
+"""Fit the gating network w_phi(x): the members' weights of a row, without dropout passes in serving."""
 
 import torch
 from torch import nn

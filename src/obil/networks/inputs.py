@@ -11,15 +11,15 @@ from obil.serving.features import Curve, FeatureMap
 
 MOST_KNOTS = 200
 N_PIECES = 16
-LARGEST_DEVIATION = 8.0  # standard deviations; what is beyond tells no more than that it is far out
-SMALLEST_SPREAD = 0.1  # of a two-valued column: a rare value is large, and not huge
+LARGEST_DEVIATION = 8.0  # standard deviations; numbers are clipped there
+SMALLEST_SPREAD = 0.1  # of a two-valued column: keeps a rare value from being huge
 
 
 def fit_feature_map(matrix: FloatArray, *, inputs: str = "rich", categories: Collection[int] = ()) -> FeatureMap:
-    """Return the map of a training matrix, (n, d), with NaN for what is missing.
+    """Return the map of a training matrix, (n, d), with NaN for missing values.
 
-    `standard`: mean 0 and standard deviation 1. `quantile`: the normal score of a number's rank, which no outlier
-    and no skew can bend. `smooth`: both. `rich`: and how far the number reaches into each of 16 pieces between its
+    `standard`: mean 0 and standard deviation 1. `quantile`: the normal score of a number's rank, robust to outliers
+    and skew. `smooth`: both. `rich`: and how far the number reaches into each of 16 pieces between its
     quantiles. Columns in `categories` hold codes.
 
     >>> ranks = fit_feature_map(np.array([[1.0], [10.0], [1000.0]]), inputs="quantile")
@@ -29,20 +29,20 @@ def fit_feature_map(matrix: FloatArray, *, inputs: str = "rich", categories: Col
     if inputs not in INPUTS:
         raise InvalidInputError(f"inputs must be one of {', '.join(INPUTS)}, got {inputs!r:.40}")
     columns: list[list[Curve] | FloatArray] = []
-    gaps = []
+    missing = []
     for j, column in enumerate(matrix.T):
         present = column[~np.isnan(column)]
         if present.size < column.size:
-            gaps.append(j)
+            missing.append(j)
         if j in categories:
             columns.append(np.unique(present))
         elif present.size == 0 or present.min() == present.max():
-            columns.append([])  # it tells nothing
+            columns.append([])  # a constant
         else:
             columns.append(_CURVES[inputs](present))
-    if not gaps and not any(len(column) for column in columns):
-        gaps = [0]  # no column tells anything: a network needs an input all the same
-    return FeatureMap.of_columns(columns, straight=inputs == "standard", gaps=gaps)
+    if not missing and not any(len(column) for column in columns):
+        missing = [0]  # all columns are constant: a network needs an input all the same
+    return FeatureMap.of_columns(columns, straight=inputs == "standard", missing=missing)
 
 
 def _standard(present: FloatArray) -> list[Curve]:

@@ -67,7 +67,7 @@ def check_loss(loss: Any, *, n_points: int = 200) -> LossReport:
     ----------
     loss
         A `BinaryLoss`, a `CategoricalLoss` (checked for three classes), or any callable C(o, t) of outputs in
-        (-1, 1) and targets -1 and +1 that returns one loss an element. Torch functions are differentiated
+        (-1, 1) and targets -1 and +1 that returns one loss per element. Torch functions are differentiated
         automatically; those of numpy arrays or of plain numbers by differences.
     n_points
         How many outputs the form is checked at.
@@ -181,7 +181,7 @@ def _examine(loss: UserLoss, n_points: int, stated_weight: float) -> _Form:
             if np.abs(factors / factor - 1.0).max() <= tolerance:
                 weight = factor
                 problem = (
-                    f"negatives weigh {factor:.4g} times as much and the loss states {stated_weight:g}: wrap it in a "
+                    f"the weight of negatives is {factor:.4g} and the loss states {stated_weight:g}: wrap it in a "
                     f"BinaryLoss with negative_weight={factor:.4g}"
                 )
     elif problem is None and not (curvature > 0.0).all():

@@ -20,7 +20,7 @@ from obil.errors import InvalidInputError
 
 Generator: TypeAlias = Callable[[Tensor], Tensor]
 
-LARGEST_EXPONENT = 20.0  # beyond it the exponential loss goes on as a line: tanh(20) is 1 in double precision
+LARGEST_EXPONENT = 20.0  # beyond it the exponential loss continues linearly: tanh(20) is 1 in double precision
 LARGEST_LOGIT = 12.0  # the same for a loss made from a generator, whose slope is known only up to rounding in 1 - o
 
 
@@ -39,7 +39,7 @@ class BinaryLoss:
     # The weight on negatives (the paper's Q~c). The posterior is then that of a prior with this many times the
     # negatives: divide it out with the training prior, and do not apply it again in a threshold.
     negative_weight: float = 1.0
-    # Log odds of the posterior a unit of z at the minimiser: 2 for every Bregman loss, else what makes it right.
+    # Log odds of the posterior per unit of z at the minimiser: 2 for every Bregman loss, else what makes it right.
     log_odds_slope: float = 2.0
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ def exponential() -> BinaryLoss:
     """Return exp(-t artanh o) = sqrt((1 - to)/(1 + to)): g(o) = (1 - o^2)^(-3/2).
 
     The paper prints exp(-to), whose minimiser is artanh(2P-1) and leaves [-1, 1]. From |z| = 20 on, where
-    tanh(z) is 1 to double precision, `of_logit` goes on as a straight line and never overflows.
+    tanh(z) is 1 to double precision, `of_logit` continues linearly and never overflows.
 
     >>> exponential().of_output(torch.tensor(0.0), torch.tensor(1.0))
     tensor(1.)
@@ -188,8 +188,8 @@ def bregman_loss(generator: Generator, *, name: str = "bregman") -> BinaryLoss:
     """Return the loss D_phi(t || o) of any strictly convex generator phi, an elementwise torch function on (-1, 1).
 
     Its curvature is g = phi''. Where phi is not defined at an edge its limit is used, and where that is infinite
-    phi(t) is left out: it does not depend on o. `of_logit` works in double precision and goes on as a straight
-    line from |z| = 12 on, where 1 - o is lost in rounding.
+    phi(t) is left out: it does not depend on o. `of_logit` works in double precision and continues linearly
+    from |z| = 12 on, where 1 - o is lost in rounding.
 
     >>> loss = bregman_loss(lambda o: o**2 / 2, name="squared")
     >>> loss.of_output(torch.tensor(0.5), torch.tensor(1.0))

@@ -1,4 +1,4 @@
-"""Measure how unsure a network is of each row's log ratio: many passes with dropout on."""
+"""Measure the uncertainty of each row's log ratio by MC dropout: many passes with dropout on."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

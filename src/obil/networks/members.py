@@ -114,7 +114,7 @@ def head_of(loss: Loss, width: int, n_classes: int) -> str:
     wanted = n_classes if isinstance(loss, CategoricalLoss) or n_classes > 2 else 1
     if width != wanted:
         raise InvalidInputError(
-            f"a network for {n_classes} classes and the loss {loss.name} gives {wanted} outputs a row, got {width}"
+            f"a network for {n_classes} classes and the loss {loss.name} gives {wanted} outputs per row, got {width}"
         )
     if isinstance(loss, CategoricalLoss):
         return "softmax"

@@ -98,13 +98,13 @@ def closed_form(probabilities: FloatArray, found: FloatArray) -> str:
 
 
 def losses_of_logits(loss: CategoricalLoss, logits: torch.Tensor, labels: torch.Tensor) -> FloatArray:
-    """Return a categorical loss as an array, one a row, or say what is wrong with it."""
+    """Return a categorical loss as an array, one per row, or say what is wrong with it."""
     try:
         values = np.asarray(loss.of_logits(logits, labels).detach().numpy(), dtype=np.float64)
     except Exception as error:
         raise InvalidInputError(f"{loss.name} raised {error!r} for logits {tuple(logits.shape)}") from error
     if values.shape != labels.shape:
-        raise InvalidInputError(f"{loss.name} must return one loss a row, {tuple(labels.shape)}, got {values.shape}")
+        raise InvalidInputError(f"{loss.name} must return one loss per row, {tuple(labels.shape)}, got {values.shape}")
     return values
 
 

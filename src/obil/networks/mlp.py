@@ -15,8 +15,8 @@ from obil.serving.network_kernels import Float32Array
 class MLP(nn.Module):
     """Gives pre-activations z, (n, n_outputs): of a tanh unit, of K logits, or of K tanh units.
 
-    With `skip` the inputs also reach the outputs in a straight line: where there are no rows of the rare class to learn
-    from, the log ratio goes on as a linear model's would instead of going flat.
+    With `skip` a linear layer also connects inputs and outputs directly: where there are no rows of the rare class, the
+    log ratio extrapolates as a linear model's would instead of going flat.
 
     >>> import torch
     >>> MLP(7, n_outputs=3)(torch.zeros(5, 7)).shape
@@ -53,7 +53,7 @@ class MLP(nn.Module):
     def frozen(self, *, scale: float = 1.0) -> DenseNetwork:
         """Return the network that serves; `scale` multiplies its outputs.
 
-        What skips the layers travels through them in two units an output, one for each sign: s = relu(s) - relu(-s).
+        The skip connection passes the layers in two units per output, one for each sign: s = relu(s) - relu(-s).
         """
         linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
         weights, biases = [_array(layer.weight).T for layer in linear], [_array(layer.bias) for layer in linear]
@@ -86,5 +86,5 @@ def _contiguous(values: npt.NDArray[Any]) -> Float32Array:
 
 
 def _array(parameter: Tensor) -> Float32Array:
-    values: Float32Array = parameter.detach().cpu().numpy().copy()  # not a view that goes on being trained
+    values: Float32Array = parameter.detach().cpu().numpy().copy()  # not a view that training would change
     return values

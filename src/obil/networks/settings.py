@@ -1,4 +1,4 @@
-"""Say how a network is built and trained; no torch is needed to say it."""
+"""Settings of networks and of their training; importing them needs no torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from obil.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a network is trained: what the measurements favour, see `PAPER_TRAINING` for what the paper gives.
+    """How a network is trained; the defaults did best in our measurements, `PAPER_TRAINING` is the paper's.
 
     >>> Training(epochs=5).epochs
     5
     """
 
     epochs: int = 40
-    least_steps: int = 300  # a small problem is gone through more often, until it has taken so many steps,
-    most_epochs: int = 100  # but never more often than this
-    most_steps: int = 6_000  # and a large one less often, so that it takes no more steps than these
+    least_steps: int = 300  # a small problem is trained for more epochs, until it has taken so many steps,
+    most_epochs: int = 100  # but for no more epochs than this
+    most_steps: int = 6_000  # and a large one for fewer, so that it takes no more steps than these
     batch_size: int = 256
     learning_rate: float = 5e-3
     warmup: int = 50  # steps in which the rate rises
@@ -26,8 +26,8 @@ class Training:
     momentum: tuple[float, float] = (0.9, 0.99)  # Adam's betas
     weight_decay: float = 0.01  # decoupled, on weights and not on biases
     patience: int = 0  # epochs without improvement before it stops; 0 trains to the end
-    validation_share: float = 0.15  # of the problem's rows, to tell when to stop
-    averaging: float = 0.0  # decay of the moving average of the weights, a step; 0 keeps the weights themselves
+    validation_fraction: float = 0.15  # of the problem's rows, for early stopping
+    averaging: float = 0.0  # decay of the moving average of the weights, per step; 0 keeps the weights themselves
 
     def __post_init__(self) -> None:
         counts = (self.least_steps, self.warmup, self.patience)
@@ -35,9 +35,9 @@ class Training:
             raise InvalidInputError(
                 f"epochs must be 1 to most_epochs, batch_size and most_steps 1 or more, no count negative, got {self!r}"
             )
-        if not (0.0 < self.validation_share < 1.0 and 0.0 <= self.averaging < 1.0 and self.learning_rate > 0.0):
+        if not (0.0 < self.validation_fraction < 1.0 and 0.0 <= self.averaging < 1.0 and self.learning_rate > 0.0):
             raise InvalidInputError(
-                f"validation_share and averaging must be below 1, learning_rate above 0, got {self!r}"
+                f"validation_fraction and averaging must be below 1, learning_rate above 0, got {self!r}"
             )
 
 
@@ -58,7 +58,7 @@ class NetworkKind:
     hidden: tuple[int, ...] = (64, 32)
     dropout: float = 0.2
     inputs: str = "rich"  # or "smooth", "quantile", "standard"
-    skip: bool = True  # whether the inputs also reach the outputs in a straight line
+    skip: bool = True  # whether a linear layer also connects inputs and outputs directly
     training: Training = Training()
 
     def __post_init__(self) -> None:

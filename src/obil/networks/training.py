@@ -1,4 +1,4 @@
-"""Train a network on an associated problem: minibatches, early stopping, averaged weights, nothing left to chance."""
+"""Train a network on an associated problem: minibatches, early stopping, averaged weights, reproducible."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def train(
 
     Dropout draws from torch's own generator: see `reproducible`.
     """
-    learn, judge = _set_aside(data, settings.validation_share if settings.patience else 0.0, rng)
+    learn, validate = _split(data, settings.validation_fraction if settings.patience else 0.0, rng)
     optimizer = _optimizer(network, settings)
     average = _MovingAverage(network, settings.averaging)
     steps = -(-len(learn) // settings.batch_size)
@@ -74,10 +74,10 @@ def train(
             average.update()
         if after_epoch is not None:
             after_epoch(epoch)
-        if not len(judge):
+        if not len(validate):
             continue
         with average.applied():
-            held_out = _held_out_loss(network, data, loss, judge)
+            held_out = _held_out_loss(network, data, loss, validate)
             if held_out < best:
                 best, since, best_state = held_out, 0, _copied(network)
             else:
@@ -167,20 +167,20 @@ class _MovingAverage:
             _restore(self._network, own)
 
 
-def _set_aside(data: TrainingRows, share: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Return places in the problem to learn from and to judge by, each class in both; repeats stay together."""
+def _split(data: TrainingRows, fraction: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Return places in the problem to learn from and to validate on, each class in both; repeats stay together."""
     rows, labels = data.rows.cpu().numpy(), data.labels.cpu().numpy()
     everything = torch.arange(len(rows), device=data.rows.device)
-    judged: list[IntArray] = []
-    for k in np.unique(labels[rows]) if share else ():
+    chosen: list[IntArray] = []
+    for k in np.unique(labels[rows]) if fraction else ():
         distinct = np.unique(rows[labels[rows] == k])
-        n_judged = round(share * len(distinct))
-        if n_judged == 0 or n_judged == len(distinct):
+        n_chosen = round(fraction * len(distinct))
+        if n_chosen == 0 or n_chosen == len(distinct):
             return everything, everything[:0]  # too few rows to spare one
-        judged.append(rng.choice(distinct, n_judged, replace=False))
-    if not judged:
+        chosen.append(rng.choice(distinct, n_chosen, replace=False))
+    if not chosen:
         return everything, everything[:0]
-    mask = torch.from_numpy(np.isin(rows, np.concatenate(judged))).to(everything.device)
+    mask = torch.from_numpy(np.isin(rows, np.concatenate(chosen))).to(everything.device)
     return everything[~mask], everything[mask]
 
 

@@ -42,7 +42,7 @@ class UserLoss:
         together = self.values(PROBE, 1.0)
         alone = np.concatenate([self.values(PROBE[i : i + 1], 1.0) for i in range(len(PROBE))])
         if not np.allclose(together, alone, rtol=1e-4, atol=1e-7, equal_nan=True):
-            raise InvalidInputError("a loss must be elementwise: that of a row must not depend on the other rows")
+            raise InvalidInputError("a loss must be elementwise: the loss of a row must not depend on other rows")
 
     def values(self, outputs: FloatArray, t: float) -> FloatArray:
         """Return the losses (n,) of outputs (n,) at one target."""
@@ -54,7 +54,7 @@ class UserLoss:
             ) from error
         if losses.shape != outputs.shape:
             raise InvalidInputError(
-                f"a loss must return one value an element (no mean, no sum): {outputs.shape} were asked for, "
+                f"a loss must return one value per element (no mean, no sum): {outputs.shape} were asked for, "
                 f"got shape {losses.shape}"
             )
         return losses

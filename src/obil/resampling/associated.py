@@ -5,7 +5,6 @@ p(x|class) what it is, so the true posterior at any prior gives the true likelih
 divided out. What is *learned* from fewer rows is still an estimate, with the bias of its size.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,17 +30,14 @@ class AssociatedProblem:
 
     rows: IntArray  # (m,) numbers of the training rows in increasing order, with repeats where oversampled
     weights: FloatArray  # (m,) training weight of each; 1 unless method="weight" or rows have weights of their own
-    training_prior: FloatArray  # (K,) to divide out: of these rows, with their weights and the cost weight
-    ratio: float  # the target ratio, most common to rarest; `training_prior` has what whole rows made of it
-    negative_weight: float = 1.0  # the cost weight on class 0 that `training_prior` includes
+    training_prior: FloatArray  # (K,) to divide out: of these rows, with their weights
 
     def training_prior_at(self, negative_weight: float) -> FloatArray:
-        """Return the prior (K,) that a loss with this cost weight on class 0 sees, to be divided out.
-
-        The cost weight that `training_prior` already includes is replaced, not applied twice.
-        """
-        weight = _require_at_least("negative_weight", negative_weight, 0.0)
-        return _with_cost(self.training_prior, weight / self.negative_weight)
+        """Return the prior (K,) that a loss with this cost weight on class 0 sees, to be divided out."""
+        weighted = self.training_prior.copy()
+        weighted[0] *= _require_at_least("negative_weight", negative_weight, 0.0)
+        prior: FloatArray = weighted / weighted.sum()
+        return prior
 
 
 def target_ratios(n_members: int, original: float) -> tuple[float, ...]:
@@ -80,7 +76,6 @@ def associated_problem(
     n_classes: int,
     method: str = "undersample",
     random_state: np.random.Generator | int | None = None,
-    negative_weight: float = 1.0,
     sample_weight: npt.ArrayLike | None = None,
 ) -> AssociatedProblem:
     """Return the problem with the most common class `ratio` times the rarest.
@@ -95,9 +90,7 @@ def associated_problem(
         repeated): the paper's Algorithm 1 repeats the rarest there, which lowers the ratio. At it nothing is done.
     method
         "undersample" thins uniformly without replacement; "oversample" keeps every row and repeats some, drawn
-        with replacement; "weight" keeps every row once and weighs the classes, with the total weight unchanged.
-    negative_weight
-        Cost weight on class 0 of the loss to be trained with; it changes `training_prior` only.
+        with replacement; "weight" keeps every row once and weights the classes, with the total weight unchanged.
     sample_weight
         Population weights of the rows: classes are as large as their weights add up to, and the weights
         multiply those of the method. Rows of weight 0 are left out.
@@ -110,7 +103,6 @@ def associated_problem(
     (array([0.556, 5.   ]), array([0.5, 0.5]))
     """
     target = _require_at_least("ratio", ratio, 1.0)
-    cost = _require_at_least("negative_weight", negative_weight, 0.0)
     if method not in METHODS:
         raise InvalidInputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     numbers, weights = _checked(labels, n_classes, sample_weight)
@@ -127,40 +119,7 @@ def associated_problem(
         factors = _lowered(masses, target) / masses
         row_weights = weights[rows] * factors[numbers[rows]] * (masses.sum() / (factors @ masses))
     masses = _masses(numbers[rows], row_weights, n_classes)
-    return AssociatedProblem(
-        np.asarray(rows, dtype=np.int64), row_weights, _with_cost(masses / masses.sum(), cost), target, cost
-    )
-
-
-def associated_problems(
-    labels: npt.ArrayLike,
-    *,
-    ratios: Sequence[float],
-    n_classes: int,
-    method: str = "undersample",
-    random_state: np.random.Generator | int | None = None,
-    negative_weight: float = 1.0,
-    sample_weight: npt.ArrayLike | None = None,
-) -> list[AssociatedProblem]:
-    """Return one problem a ratio, each drawn afresh: problem i does not depend on how many others there are.
-
-    >>> problems = associated_problems([0] * 9 + [1] * 3, ratios=target_ratios(3, 3.0), n_classes=2, random_state=0)
-    >>> [len(problem.rows) for problem in problems]
-    [6, 12, 12]
-    """
-    generators = np.random.default_rng(random_state).spawn(len(ratios))
-    return [
-        associated_problem(
-            labels,
-            ratio=ratio,
-            n_classes=n_classes,
-            method=method,
-            random_state=generator,
-            negative_weight=negative_weight,
-            sample_weight=sample_weight,
-        )
-        for ratio, generator in zip(ratios, generators, strict=True)
-    ]
+    return AssociatedProblem(np.asarray(rows, dtype=np.int64), row_weights, masses / masses.sum())
 
 
 def _checked(labels: npt.ArrayLike, n_classes: int, sample_weight: npt.ArrayLike | None) -> tuple[IntArray, FloatArray]:
@@ -220,13 +179,6 @@ def _drawn(labels: IntArray, weights: FloatArray, factors: FloatArray, rng: np.r
             chosen += [own, rng.choice(own, size - len(own), replace=True)]
     rows: IntArray = np.sort(np.concatenate(chosen))
     return rows
-
-
-def _with_cost(training_prior: FloatArray, negative_weight: float) -> FloatArray:
-    weighted = training_prior.copy()
-    weighted[0] *= negative_weight
-    prior: FloatArray = weighted / weighted.sum()
-    return prior
 
 
 def _require_at_least(name: str, value: float, lowest: float) -> float:

@@ -111,7 +111,7 @@ class DenseScorer:
 
 
 def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:
-    """Return a network's outputs of rows, (n, outputs), a chunk of inputs at a time: rich inputs are many."""
+    """Return a network's outputs of rows, (n, outputs), a chunk of rows at a time: a row may have many inputs."""
     if len(rows) <= CHUNK_ROWS:
         return network.outputs(features.encode(rows))
     chunks = range(0, len(rows), CHUNK_ROWS)
@@ -138,7 +138,7 @@ def softmax_weights(logits: Float32Array) -> FloatArray:
 
 
 def layer_buffers(network: DenseNetwork, n_rows: int) -> list[Float32Array]:
-    """Return room for the outputs of each layer of up to a chunk of rows, to be used again and again."""
+    """Return buffers for the outputs of each layer, of up to a chunk of rows."""
     return [np.empty((min(n_rows, CHUNK_ROWS), width), dtype=np.float32) for width in network.widths[1:]]
 
 

@@ -1,4 +1,4 @@
-"""Fuse the scores of several members in log space, with fixed weights or with a network that gives them row by row."""
+"""Fuse the scores of several members in log space, with fixed weights or with those of a gating network per row."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,7 @@ class GatingNetwork:
 class EnsembleScorer:
     """The weighted sum of the members' raw scores: their log ratios fused as a geometric mean.
 
-    Such a mean of calibrated ratios is not calibrated itself, so that the calibrator comes after it.
+    Such a mean of calibrated ratios is not calibrated itself: the calibrator comes after it.
     """
 
     members: tuple[Scorer, ...]

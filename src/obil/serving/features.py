@@ -1,4 +1,4 @@
-"""Turn a matrix of numbers, codes and gaps into the inputs of a network, the same way at fit and in service."""
+"""Turn a matrix of numbers, category codes and missing values into the inputs of a network."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,40 +9,36 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.serving.network_kernels import CURVE, GAP, LEVEL, Float32Array, encode_rows
+from obil.serving.network_kernels import CURVE, LEVEL, MISSING, Float32Array, encode_rows
 
 Curve = tuple[FloatArray, FloatArray]  # knots, increasing, and the value at each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeatureMap:
-    """Maps each column to inputs: a number through piecewise-linear curves, a code to one input a level.
+    """Maps each column to inputs: a number through piecewise-linear curves, a code to one input per level.
 
-    A curve is flat, or goes on straight, beyond its last knots. What is missing is 0 in all of them, and 1 in an
-    input of its own where the column had gaps in training. A code that was not seen in training is 0 in
-    every level.
+    A curve is constant, or extrapolates linearly, beyond its last knots. A missing value is 0 in all of them, and 1
+    in an input of its own where the column had missing values in training. A code that was not seen in training is 0
+    in every level.
 
     >>> curve = FeatureMap.of_columns([[(np.array([0.0, 10.0]), np.array([-1.0, 1.0]))]], straight=True)
     >>> curve.encode(np.array([[5.0], [20.0], [np.nan]])).ravel().tolist()
     [0.0, 3.0, 0.0]
     """
 
-    layout: (
-        IntArray  # (inputs, 4) of each input: its column, CURVE, LEVEL or GAP, its first knot, the one past its last
-    )
+    layout: IntArray  # (inputs, 4) of each: its column, CURVE, LEVEL or MISSING, its first knot, the one past its last
     curves: FloatArray  # (2, knots of all inputs): knots and values; the knot of a level is its code
-    straight: bool  # whether curves go on beyond their last knots
+    straight: bool  # whether curves extrapolate beyond their last knots
     n_features: int  # the width of a row
-    table: FloatArray = field(
-        init=False
-    )  # (3, knots of all inputs): the curves, and their slope in x/2 from each knot on
+    table: FloatArray = field(init=False)  # (3, knots of all inputs): the curves, and their slope in x/2 from each knot
 
     def __post_init__(self) -> None:
         knots, values = self.curves
         # from one input's last knot to the next's first the slope means nothing and is not used
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slopes = np.append(np.diff(values) / np.diff(0.5 * knots), 0.0) if knots.size else np.empty(0)
-        slopes[~np.isfinite(slopes)] = 0.0  # knots so close that the lower value has to do
+        slopes[~np.isfinite(slopes)] = 0.0  # knots too close for a slope
         object.__setattr__(self, "table", np.stack([knots, values, slopes]))
 
     @property
@@ -52,7 +48,7 @@ class FeatureMap:
 
     @classmethod
     def of_columns(
-        cls, columns: Sequence[Sequence[Curve] | FloatArray], *, straight: bool, gaps: Collection[int] = ()
+        cls, columns: Sequence[Sequence[Curve] | FloatArray], *, straight: bool, missing: Collection[int] = ()
     ) -> "FeatureMap":
         """Return the map of columns: each has curves, or as an array the codes of its levels."""
         layout: list[tuple[int, int, int, int]] = []
@@ -67,8 +63,8 @@ class FeatureMap:
                 knots.append(own_knots)
                 values.append(own_values)
                 end += len(own_knots)
-            if j in gaps:
-                layout.append((j, GAP, 0, 0))
+            if j in missing:
+                layout.append((j, MISSING, 0, 0))
         table = np.array(layout, dtype=np.int64).reshape(-1, 4)
         return cls(table, np.stack([np.concatenate(knots), np.concatenate(values)]), straight, len(columns))
 
@@ -92,7 +88,7 @@ class FeatureMap:
 
     @classmethod
     def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "FeatureMap":
-        """Return the map that gave these, checked: a kernel reads them without asking."""
+        """Return the map that gave these, checked: a kernel does not check them again."""
         layout, curves = arrays["layout"].astype(np.int64), arrays["curves"].astype(np.float64)
         straight, n_features = described["straight"], described["n_features"]
         sound = (
@@ -109,7 +105,7 @@ class FeatureMap:
             least = np.select([kinds == CURVE, kinds == LEVEL], [2, 1], 0)
             sound = (
                 bool(((columns >= 0) & (columns < n_features)).all())
-                and bool(np.isin(kinds, (CURVE, LEVEL, GAP)).all())
+                and bool(np.isin(kinds, (CURVE, LEVEL, MISSING)).all())
                 and bool(((first >= 0) & (first <= last) & (last <= curves.shape[1]) & (last - first >= least)).all())
                 and bool(np.isfinite(curves).all())
                 and all(bool((np.diff(curves[0, a:b]) > 0.0).all()) for a, b in zip(first, last, strict=True))

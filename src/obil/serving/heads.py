@@ -13,7 +13,7 @@ def scores_of_outputs(outputs: npt.ArrayLike, *, head: str, training_prior: npt.
     """Return raw scores relative to class 0, (n, K), of a network's pre-activations z.
 
     `tanh`, z (n,) or (n, 1): o = tanh z and the posterior of class 1 is (1 + o)/2, so its log odds are 2z.
-    `softmax`, z (n, K): logits. `one_vs_rest`, z (n, K): each unit says P_k = (1 + tanh z_k)/2, and the joint
+    `softmax`, z (n, K): logits. `one_vs_rest`, z (n, K): each unit gives P_k = (1 + tanh z_k)/2, and the joint
     posterior is P_k / sum P. `training_prior` (K,) is the class prior it was trained at, costs included.
 
     >>> scores_of_outputs([0.5, -1.0], head="tanh", training_prior=[0.5, 0.5])

@@ -1,7 +1,7 @@
 """Hold the first layer of networks as a table: what each column adds to every unit, at each of the column's knots.
 
 Between two knots every input of a column is a straight line, and so is what the column adds to a unit. A row then
-costs one search and one interpolation a column, whatever the number of inputs made from it.
+costs one search and one interpolation per column, whatever the number of inputs made from it.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 from obil.serving.features import FeatureMap
-from obil.serving.network_kernels import CURVE, GAP, LARGEST_INPUT, LEVEL, Float32Array
+from obil.serving.network_kernels import CURVE, LARGEST_INPUT, LEVEL, MISSING, Float32Array
 
 LARGEST_TABLE = 16_000_000  # cells; networks on more columns than that are faster without
 
@@ -50,7 +50,7 @@ class KnotTable:
 
 def _column_knots(features: FeatureMap, places: IntArray) -> tuple[int, FloatArray, tuple[float, float]] | None:
     """Return a column's kind, the knots of all its inputs and its ends; None where no table follows its inputs."""
-    inputs = [tuple(features.layout[place, 1:].tolist()) for place in places if features.layout[place, 1] != GAP]
+    inputs = [tuple(features.layout[place, 1:].tolist()) for place in places if features.layout[place, 1] != MISSING]
     if not inputs:
         return CURVE, np.empty(0), (0.0, 0.0)
     knots, values = np.concatenate([features.curves[:, first:last] for _, first, last in inputs], axis=1)
@@ -61,7 +61,7 @@ def _column_knots(features: FeatureMap, places: IntArray) -> tuple[int, FloatArr
         return LEVEL, np.unique(knots), (0.0, 0.0)
     if not features.straight:
         return CURVE, np.unique(knots), (float(knots.min()), float(knots.max()))
-    # several inputs that go on beyond their last knots would be clipped at a place of its own each
+    # several inputs that extrapolate beyond their last knots would each be clipped at another place
     return None if len(knots) > 2 or values[0] == values[1] else (CURVE, knots, _straight_ends(knots, values))
 
 

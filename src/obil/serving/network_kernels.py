@@ -10,7 +10,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
 
 Float32Array = npt.NDArray[np.float32]
-CURVE, LEVEL, GAP = 0, 1, 2  # what an input is made of
+CURVE, LEVEL, MISSING = 0, 1, 2  # what an input is made of
 LARGEST_INPUT = 1e4  # beyond every standardised number that means something; keeps float32 finite
 
 
@@ -22,7 +22,7 @@ def encode_row(row: FloatArray, layout: IntArray, table: FloatArray, straight: b
             return False
     for place in range(layout.shape[0]):
         x, kind, first, last = row[layout[place, 0]], layout[place, 1], layout[place, 2], layout[place, 3]
-        if kind == GAP:
+        if kind == MISSING:
             inputs[place] = 1.0 if np.isnan(x) else 0.0
         elif kind == LEVEL:
             inputs[place] = 1.0 if x == table[0, first] else 0.0

@@ -1,4 +1,4 @@
-"""Run several networks on the same columns, and the one that weighs them, in one pass."""
+"""Run several networks on the same columns, and their gating network, in one pass."""
 
 import math
 from collections.abc import Sequence

@@ -55,7 +55,7 @@ def model(scorer: EnsembleScorer) -> RatioModel:
 if __name__ == "__main__":
     rng = np.random.default_rng(1)
     curve = np.array([-1.0, 0.0, 2.0]), np.array([-1.5, 0.0, 1.0])
-    features = FeatureMap.of_columns([[curve], np.array([0.0, 1.0])], straight=False, gaps=(0,))
+    features = FeatureMap.of_columns([[curve], np.array([0.0, 1.0])], straight=False, missing=(0,))
     networks = [DenseScorer(features, network(rng, 1), "tanh", TRAINING_PRIOR) for _ in range(2)]
     forest = stump(FOREST, [[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]], [0.0, 0.0])
     booster = stump(BOOSTER, [[0.0], [-0.5], [1.25]], [-1.0])

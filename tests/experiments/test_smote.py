@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from experiments.smote import ratio_distortion, smote_problem
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
-from obil.resampling.smote import ratio_distortion, smote_problem
 
 needs_imblearn = pytest.mark.usefixtures("imblearn")
 

@@ -53,7 +53,7 @@ def smote_problem(
     array([0.5, 0.5])
     """
     try:
-        from imblearn.over_sampling import SMOTE  # noqa: PLC0415  # an extra
+        from imblearn.over_sampling import SMOTE  # an extra
     except ImportError:
         raise InvalidInputError(
             "SMOTE problems need imbalanced-learn: pip install 'obil[experiments]'; or use undersampling or weights"
