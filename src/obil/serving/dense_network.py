@@ -15,6 +15,7 @@ from obil.serving.heads import as_training_prior, scores_of_outputs
 from obil.serving.network_kernels import Float32Array, end_layer
 
 CHUNK_ROWS = 1_024  # a layer's activations of all members then stay in the cache
+FEW_ROWS = 32  # are scored one at a time: matrix products round a row by its place among others
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +39,9 @@ class DenseNetwork:
         """Return the outputs of the last layer, (n, outputs)."""
         outputs = np.empty((len(inputs), self.widths[-1]), dtype=np.float32)
         buffers = layer_buffers(self, len(inputs))
-        for start in range(0, len(inputs), CHUNK_ROWS):
-            chunk = slice(start, start + CHUNK_ROWS)
+        step = 1 if len(inputs) <= FEW_ROWS else CHUNK_ROWS
+        for start in range(0, len(inputs), step):
+            chunk = slice(start, start + step)
             outputs[chunk] = run_layers(self, inputs[chunk], buffers)
         return outputs
 

@@ -11,6 +11,7 @@ from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 from obil.serving.dense_network import (
     CHUNK_ROWS,
+    FEW_ROWS,
     DenseNetwork,
     DenseScorer,
     as_matrix,
@@ -26,7 +27,7 @@ from obil.serving.network_kernels import Float32Array, first_layer_of_rows, stac
 class NetworkStack:
     """Binary networks of one shape: their first layers in one table, the others in a kernel or as matrix products.
 
-    One row goes through a compiled kernel; many go through matrix products.
+    A few rows go through a compiled kernel one by one; many go through matrix products.
     """
 
     table: KnotTable  # first layers of the members, then that of the gating network
@@ -82,22 +83,24 @@ class NetworkStack:
         if rows.shape[1] != self.n_features:
             raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
         scores = np.zeros((len(rows), 2))
-        if len(rows) != 1:
+        if len(rows) > FEW_ROWS:
             sound = self._score_many(rows, scores)
         else:
-            score = stack_row(
-                rows,
-                table.kinds,
-                table.starts,
-                table.knots,
-                table.ends,
-                table.units,
-                self.layers,
-                self.fusion,
-                self.gating_layer,
-            )
-            scores[0, 1] = score
-            sound = math.isfinite(score)
+            sound = True
+            for place in range(len(rows)):
+                score = stack_row(
+                    rows[place : place + 1],
+                    table.kinds,
+                    table.starts,
+                    table.knots,
+                    table.ends,
+                    table.units,
+                    self.layers,
+                    self.fusion,
+                    self.gating_layer,
+                )
+                scores[place, 1] = score
+                sound &= math.isfinite(score)
         if not sound:
             raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
         return scores
