@@ -26,7 +26,7 @@ from obil.networks.settings import ModuleKind
 from obil.resampling.associated import METHODS, class_ratio, target_ratios
 from obil.serving.columns import ColumnEncoder
 from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import RatioModel, View
+from obil.serving.ratio_model import RatioModel, View, as_dataframe
 from obil.serving.scorers import EstimatorScorer
 
 REFRESH_FRACTION = 0.3  # of the new rows held out, where scores are otherwise cross-fitted
@@ -224,6 +224,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         """Check the rows and put them in a canonical order, so that the order of the rows changes nothing."""
         if y is None:
             self._learn_classes(X, y)
+        X = as_dataframe(X)
         if fresh:  # what an earlier fit on another kind of rows left behind
             for name in ("encoder_", "takes_any_shape_"):
                 self.__dict__.pop(name, None)
@@ -325,6 +326,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         )
 
     def _check_rows(self, X: Any) -> Any:
+        X = as_dataframe(X)
         if hasattr(self, "takes_any_shape_"):
             return np.asarray(X)
         if hasattr(self, "encoder_") and _has_names(X):

@@ -23,7 +23,7 @@ from obil.errors import InvalidInputError
 from obil.estimators.ratio_mixin import RatioMixin, class_prior
 from obil.serving.holdout import Holdout
 from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
-from obil.serving.ratio_model import RatioModel, View
+from obil.serving.ratio_model import RatioModel, View, as_dataframe
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
 
 N_VIEWS = 4
@@ -96,7 +96,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         `sample_weight` defines the population, `groups` stay on one side of every fold (one patient),
         `time` makes the folds blocks of time.
         """
-        X = indexable(X)[0]
+        X = indexable(as_dataframe(X))[0]
         if y is not None:
             validate_data(self, X, skip_check_array=True)
         labels, numbers = self._learn_classes(X, y)
@@ -195,7 +195,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         return model
 
     def _check_rows(self, X: Any) -> Any:
-        rows = indexable(X)[0]
+        rows = indexable(as_dataframe(X))[0]
         if hasattr(self, "n_features_in_"):
             if np.ndim(rows) == 1:
                 raise InvalidInputError(

@@ -44,7 +44,7 @@ from obil.evaluation.local_prior import best_window, local_prior_error, local_pr
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy
 from obil.serving.columns import Column, ColumnEncoder
-from obil.serving.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
+from obil.serving.ratio_model import RatioModel, as_dataframe, as_ratio_model, labels_to_numbers
 from obil.trackers import BayesBank, FixedPrior, SafeTracker
 from obil.trackers.tracker import as_count
 from obil.trackers.view_reference import ViewReference
@@ -195,7 +195,7 @@ def backtest(
         raise InvalidInputError(f"a RatioClassifier or an OBILClassifier is needed, got {type(estimator).__name__}")
     plan = _Plan(costs, train_size, label_rate, label_delay, random_state)
     try:
-        rows, labels = indexable(X)[0], _check_y(y)
+        rows, labels = indexable(as_dataframe(X))[0], _check_y(y)
         check_classification_targets(labels)
         check_consistent_length(rows, labels)
     except ValueError as error:
@@ -251,7 +251,7 @@ def backtest_table(
 
 def _as_times(time: Any, n_rows: int) -> FloatArray:
     try:
-        times = as_times(pd.Series(time).reset_index(drop=True))
+        times = as_times(pd.Series(time if isinstance(time, pd.Series) else np.asarray(time)).reset_index(drop=True))
     except ObilError:
         raise
     except (TypeError, ValueError) as error:

@@ -19,10 +19,8 @@ def one_row(x: Any, model: RatioModel) -> Any:
         return _table_of_one(x, model)
     if hasattr(x, "index") and hasattr(x, "to_dict") and not hasattr(x, "columns"):
         return one_row(x.to_dict(), model)  # a pandas Series
-    if np.ndim(x) == 1 and not hasattr(x, "columns"):
-        return np.asarray(x)[None]
-    if np.ndim(x) == 0:
-        return np.asarray([x])
+    if not hasattr(x, "columns") and np.ndim(x) < 2:
+        return np.asarray([x]) if np.ndim(x) == 0 else np.asarray(x)[None]
     if len(x) != 1:
         raise InvalidInputError(f"decide takes one row, got {len(x)}; decide_many takes many")
     return x

@@ -154,7 +154,7 @@ class RatioModel:
                 return self.encoder.encode(X)
             if self.feature_names is not None:
                 return _by_name(X, self.feature_names)
-            X = X if hasattr(X, "iloc") else np.stack([column_values(X, name) for name in column_names(X)], axis=1)
+            X = as_dataframe(X)
         n_features = self.scorer.n_features
         if n_features is None:
             return X
@@ -221,14 +221,30 @@ def class_named(text: str, classes: npt.NDArray[Any]) -> int:
     raise InvalidInputError(f"{text!r:.40} is not one of the classes {names!r:.200}")
 
 
+def as_dataframe(X: Any) -> Any:
+    """Return a table of another kind as a pandas DataFrame, which wrapped estimators take; other rows as they are.
+
+    >>> as_dataframe({"ward": ["A", None]})["ward"].tolist()
+    ['A', nan]
+    """
+    if not is_table(X) or hasattr(X, "iloc"):
+        return X
+    import pandas as pd  # noqa: PLC0415  # only a model fitted on a DataFrame needs it
+
+    columns = {name: column_values(X, name) for name in column_names(X)}
+    for name, values in columns.items():
+        if values.dtype == object:
+            columns[name] = np.array([np.nan if value is None else value for value in values], dtype=object)
+    return pd.DataFrame(columns)
+
+
 def _by_name(table: Any, names: Sequence[str]) -> Any:
     require_columns(names, table)
     present = column_names(table)
     unknown = [str(name) for name in present if name not in set(names)]
     if unknown:
         raise InvalidInputError(f"columns are unknown to the model: {', '.join(unknown)}; it has {', '.join(names)}")
-    if not hasattr(table, "iloc"):
-        return _with_names({name: column_values(table, name) for name in names}, names)
+    table = as_dataframe(table)
     return table if present == list(names) else table[list(names)]
 
 
