@@ -112,7 +112,7 @@ def ratio_distortion(
     methods
         Any of "undersample", "oversample", "weight", "smote", "none" (the rows as they are). All see the same rows.
     n_repeats, n_fresh
-        How many training sets are drawn, and on how many fresh rows a class each is measured.
+        How many training sets are drawn, and on how many fresh rows per class each is measured.
     """
     unknown = set(methods) - {*METHODS, "smote", "none"}
     if unknown or not methods:

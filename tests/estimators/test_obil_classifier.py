@@ -187,19 +187,33 @@ def test_members_that_give_margins_are_calibrated_on_their_own_scale() -> None:
         mixed.fit(stream.features, stream.labels)
 
 
+def test_only_ratios_of_weights_count() -> None:
+    stream = draw(300)
+    rng = np.random.default_rng(0)
+    for weights in (np.ones(300), rng.integers(1, 4, 300).astype(float), rng.uniform(0.5, 2.0, 300)):
+        fits = [
+            OBILClassifier(member=LogisticRegression(), n_members=2, random_state=0)
+            .fit(stream.features, stream.labels, sample_weight=scale * weights)
+            .log_ratios(stream.features)
+            for scale in (1.0, 2.0, 2.5)
+        ]
+        np.testing.assert_allclose(fits[1:], [fits[0]] * 2, rtol=1e-6, atol=1e-6)
+
+
 def test_copies_of_a_weighted_row_stay_on_one_side() -> None:
     X, y = numbered()
     weights = np.full(len(y), 3.0)
-    weights[7] = 900.0  # heavy enough to be dealt out, were it 900 rows of their own
+    weights[7] = 900.0  # heavy enough to be split, were it 300 rows of their own
+    copies = weights / 3.0  # only ratios of weights count
     for cv in (0.3, 3):
         RecordingClassifier.shown.clear()
         model = OBILClassifier(member=RecordingClassifier(), n_members=1, ratios="original", cv=cv, random_state=0)
         model.fit(X, y, sample_weight=weights)
         rows_held_out = len(model.holdout_.labels)
         seen = RecordingClassifier.shown[0]
-        total = weights[[int(number) for number in seen]].sum()
+        total = copies[[int(number) for number in seen]].sum()
         if cv == 0.3:
-            assert total + rows_held_out == weights.sum()  # no row is on both sides
+            assert total + rows_held_out == copies.sum()  # no row is on both sides
         else:
             assert set.intersection(*RecordingClassifier.shown[:3]) == set()
 
