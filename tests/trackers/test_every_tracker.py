@@ -350,8 +350,8 @@ DAMAGES = [
     ("WindowEM", change("likelihoods", (0, 1), -0.5)),
     ("WindowEM", change("seen", (0,), -1)),
     ("BBSE", change("seen", (0,), -1)),
-    ("BBSE", change("votes", (0, 0), -3.0)),
-    ("BBSE", change("votes", (0, 0), 1e308)),
+    ("BBSE", change("predictions", (0, 0), -3.0)),
+    ("BBSE", change("predictions", (0, 0), 1e308)),
     ("BBSE", change("sums", (0,), -1e9)),
     ("BBSE", change("sums", (0,), 1e308)),
 ]

@@ -291,7 +291,7 @@ def test_labels_decide_once_they_come() -> None:
         for row, label in zip(drawn.log_ratios, drawn.labels.tolist(), strict=True):
             tracker.update(row)
             tracker.feedback(row, label)
-        assert tracker.status.startswith("labels decide, with")
+        assert tracker.status.startswith("labels decide: their weight")
         assert abs(tracker.prior[1] - 0.5) < 0.1
         low, high = tracker.interval()[1]
         assert 0.0 < low < 0.5 < high < 1.0

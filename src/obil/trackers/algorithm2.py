@@ -25,19 +25,19 @@ class Algorithm2Memory(NamedTuple):
 
 
 class Algorithm2(CompiledTracker):
-    """The paper's online adaptation: a biased estimator, kept to be measured and never the default.
+    """The paper's online adaptation: a biased estimator, kept as a baseline and never the default.
 
-    Each row gives two signals: its posterior at the current estimate, and the share of the last `window`
-    rows whose ratio is above 1. Their mix moves the estimate by a fraction `rate` if it lies within
+    Each row gives two signals: its posterior at the current estimate, and the fraction of the last
+    `window` rows whose ratio is above 1. Their mix moves the estimate by a fraction `rate` if it lies within
     `clamp` of the estimate and is `confident`, not at all if it is within and unsure, and by `clamp`
     towards it otherwise.
 
     It does not converge to the prior even with exact ratios: most rows are outside the clamp, so that it
     balances the *number* of steps up and down (a median); the confidence test acts on the mix and
-    freezes it between 1 - confidence and confidence; and the share of ratios above 1 is taken for the
-    prior though it is FPR + P (TPR - FPR). `python -m experiments trackers` measures the bias.
+    freezes it between 1 - confidence and confidence; and the fraction of ratios above 1 is taken for
+    the prior though it is FPR + P (TPR - FPR). `python -m experiments trackers` measures the bias.
 
-    For K classes the share is that of the largest ratio, the test is on the largest component of the
+    For K classes the fraction is that of the largest ratio, the test is on the largest component of the
     mix, and the clamp bounds the largest component of the step; K = 2 is the printed algorithm.
 
     Parameters
@@ -92,16 +92,8 @@ class Algorithm2(CompiledTracker):
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         settings = self._settings
-        _run_algorithm2(
-            rows,
-            priors,
-            self._inverse,
-            settings["rate"],
-            settings["confidence"],
-            settings["mixing"],
-            settings["clamp"],
-            *self._memory,
-        )
+        rates = (settings[name] for name in ("rate", "confidence", "mixing", "clamp"))
+        _run_algorithm2(rows, priors, self._inverse, *rates, *self._memory)
 
     def _check_memory(self) -> None:
         memory: Algorithm2Memory = self._memory
@@ -124,7 +116,7 @@ def rate_for_horizon(n_rows: int) -> float:
 
 
 def rate_for_drift(drift: float) -> float:
-    """Return the rate of the paper's tracking theorem for a prior that moves at most `drift` a row: sqrt(delta).
+    """Return the rate of the paper's tracking theorem for a prior that moves at most `drift` per row: sqrt(delta).
 
     >>> rate_for_drift(0.0025)
     0.05
@@ -177,10 +169,10 @@ def _run_algorithm2(
         for k in range(n_classes):
             posterior[k] = prior[k] * np.exp(rows[t, k] - rows[t, winner])
             evidence += posterior[k]
-            share = 0.0
+            fraction = 0.0
             for i in range(n_classes):
-                share += inverse[k, i] * counts[i] / filled
-            frequency[k] = max(share, 0.0)
+                fraction += inverse[k, i] * counts[i] / filled
+            frequency[k] = max(fraction, 0.0)
             total += frequency[k]
         largest = 0.0
         largest_step = 0.0

@@ -1,11 +1,11 @@
-"""Track the prior by black-box shift estimation: vote shares on a window, unmixed by the confusion matrix."""
+"""Track the prior by black-box shift estimation (BBSE): predicted frequencies, corrected by the confusion matrix."""
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_log_ratios, as_prior
+from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_log_ratios, as_prior, require_distributions
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
 from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusion
@@ -15,32 +15,32 @@ SMALLEST_PRIOR = 1e-6
 
 
 class BBSEMemory(NamedTuple):
-    """The estimate, the votes of the last rows with their sum, and how many rows were seen."""
+    """The estimate, the predictions for the last rows with their sum, and how many rows were seen."""
 
     prior: FloatArray  # (K,)
-    votes: FloatArray  # (window, K)
+    predictions: FloatArray  # (window, K)
     sums: FloatArray  # (K,)
     seen: IntArray  # (1,)
 
 
 class BBSE(CompiledTracker):
-    """Solve `confusion @ prior = mean vote` over the last `window` rows after each row (Lipton et al. 2018).
+    """Solve `confusion @ prior = mean prediction` over the last `window` rows after each row (Lipton et al. 2018).
 
-    The votes are cast at the training prior, whatever the current estimate: this estimator has no
-    feedback loop, and it needs only the confusion matrix, not calibrated ratios. It pays with variance.
+    Rows are predicted at the training prior, whatever the current estimate: this estimator has no
+    feedback loop, and it needs only the confusion matrix, not calibrated ratios. Its variance is higher.
 
     Parameters
     ----------
     prior
         The prior to start from, also the training prior unless that is given.
     confusion
-        (K, K) mean votes for each true class (columns); see `BBSE.from_holdout`.
+        (K, K) mean predictions for each true class (columns); see `BBSE.from_holdout`.
     training_prior
-        The prior at which rows vote.
+        The prior at which rows are predicted.
     soft
-        Vote with the posterior instead of its largest class.
+        Predict the posterior instead of its largest class.
     window
-        How many rows the mean vote covers.
+        How many rows the mean prediction covers.
 
     >>> tracker = BBSE(0.5, confusion=[[1.0, 0.0], [0.0, 1.0]], window=4)
     >>> _ = tracker.update_many([[0.0, 9.0], [0.0, -9.0], [0.0, -9.0], [0.0, -9.0]])
@@ -75,7 +75,7 @@ class BBSE(CompiledTracker):
         soft: bool = False,
         window: int = 1_000,
     ) -> "BBSE":
-        """Build the tracker from held-out log ratios (n, K) and class numbers (n,), voting at `prior`."""
+        """Build the tracker from held-out log ratios (n, K) and class numbers (n,), predicting at `prior`."""
         rows = as_log_ratios(log_ratios)
         confusion = confusion_of_predictions(rows, labels, prior=prior, soft=soft)
         return cls(prior, confusion=confusion, training_prior=prior, soft=soft, window=window)
@@ -84,8 +84,8 @@ class BBSE(CompiledTracker):
         self._inverse = inverse_of_confusion(self._settings["confusion"], n_classes=start.size)
         training = self._settings["training_prior"]
         self._log_training = np.log(start if training is None else as_prior(training, n_classes=start.size))
-        votes = np.zeros((self._settings["window"], start.size))
-        return BBSEMemory(start.copy(), votes, np.zeros(start.size), np.zeros(1, dtype=np.int64))
+        predictions = np.zeros((self._settings["window"], start.size))
+        return BBSEMemory(start.copy(), predictions, np.zeros(start.size), np.zeros(1, dtype=np.int64))
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _run_bbse(rows, priors, self._inverse, self._log_training, self._settings["soft"], *self._memory)
@@ -93,11 +93,10 @@ class BBSE(CompiledTracker):
     def _check_memory(self) -> None:
         if self._memory.seen[0] < 0:
             raise InvalidStateError("BBSE cannot have seen a negative number of rows")
-        votes = self._memory.votes[: int(self._memory.seen[0])]
-        if (votes < 0.0).any() or (votes > 1.0).any() or (abs(votes.sum(axis=1) - 1.0) > 1e-6).any():
-            raise InvalidStateError("the votes of BBSE must be shares that sum to 1")
-        if not np.allclose(votes.sum(axis=0), self._memory.sums, rtol=1e-6, atol=1e-6):
-            raise InvalidStateError("the sums of BBSE must be those of its votes")
+        predictions = self._memory.predictions[: int(self._memory.seen[0])]
+        require_distributions("the predictions of BBSE", predictions)
+        if not np.allclose(predictions.sum(axis=0), self._memory.sums, rtol=1e-6, atol=1e-6):
+            raise InvalidStateError("the sums of BBSE must be those of its predictions")
 
 
 @compiled
@@ -108,43 +107,43 @@ def _run_bbse(
     log_training: FloatArray,
     soft: bool,
     prior: FloatArray,
-    votes: FloatArray,
+    predictions: FloatArray,
     sums: FloatArray,
     seen: IntArray,
 ) -> None:
-    window, n_classes = votes.shape
-    vote = np.empty(n_classes)
+    window, n_classes = predictions.shape
+    predicted = np.empty(n_classes)
     for t in range(rows.shape[0]):
         priors[t] = prior
         largest = -np.inf
         winner = 0
         for k in range(n_classes):
-            vote[k] = rows[t, k] + log_training[k]
-            if vote[k] > largest:
-                largest, winner = vote[k], k
+            predicted[k] = rows[t, k] + log_training[k]
+            if predicted[k] > largest:
+                largest, winner = predicted[k], k
         if soft:
             total = 0.0
             for k in range(n_classes):
-                vote[k] = np.exp(vote[k] - largest)
-                total += vote[k]
-            vote /= total
+                predicted[k] = np.exp(predicted[k] - largest)
+                total += predicted[k]
+            predicted /= total
         else:
-            vote[:] = 0.0
-            vote[winner] = 1.0
+            predicted[:] = 0.0
+            predicted[winner] = 1.0
         slot = seen[0] % window
         for k in range(n_classes):
-            sums[k] += vote[k] - votes[slot, k]
-            votes[slot, k] = vote[k]
+            sums[k] += predicted[k] - predictions[slot, k]
+            predictions[slot, k] = predicted[k]
         seen[0] += 1
-        if seen[0] % window == 0:  # a running sum of soft votes collects rounding: start it afresh
+        if seen[0] % window == 0:  # a running sum of soft predictions accumulates rounding: compute it anew
             for k in range(n_classes):
-                sums[k] = votes[:, k].sum()
+                sums[k] = predictions[:, k].sum()
         filled = min(seen[0], window)
         total = 0.0
         for i in range(n_classes):
-            share = 0.0
+            fraction = 0.0
             for j in range(n_classes):
-                share += inverse[i, j] * sums[j] / filled
-            prior[i] = max(share, SMALLEST_PRIOR)
+                fraction += inverse[i, j] * sums[j] / filled
+            prior[i] = max(fraction, SMALLEST_PRIOR)
             total += prior[i]
         prior /= total

@@ -1,4 +1,4 @@
-"""Tell how far a prior would be off if the calibrator were off by as much as it may be."""
+"""Measure how the calibrator's uncertainty spreads to an estimated prior."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ def calibration_variance(calibrator: Calibrator, holdout: Holdout, prior: FloatA
     The held-out rows, weighted to `prior`, stand for the stream: on them the prior is estimated again with
     the calibrator moved within its own uncertainty.
     """
-    rows = thinned_rows(holdout.labels, n_classes=holdout.n_classes)  # weights_at restores the shares
+    rows = thinned_rows(holdout.labels, n_classes=holdout.n_classes)  # weights_at restores the class prior
     part = Holdout(holdout.log_ratios[rows], holdout.labels[rows], holdout.weights[rows])
     weights = part.weights_at(prior) * len(rows)
     scores = calibrator.invert(part.log_ratios)
@@ -41,7 +41,7 @@ def thinned_rows(labels: IntArray, *, n_classes: int, most: int | None = None) -
 
 
 def widen(prior: FloatArray, interval: FloatArray, variance: FloatArray, *, level: float) -> FloatArray:
-    """Return an interval (K, 2) with a further variance of the logit added to each of its sides."""
+    """Return an interval (K, 2), of either kind, widened on both sides by a further variance of the logit."""
     centre, ends = logits_of(prior), logits_of(interval)
     extra = (ndtri((1.0 + level) / 2.0) ** 2) * variance
     low = centre - np.sqrt(np.maximum(centre - ends[:, 0], 0.0) ** 2 + extra)

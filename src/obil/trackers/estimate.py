@@ -1,4 +1,4 @@
-"""Say what the prior of a batch is, and how sure that is."""
+"""Hold the prevalence estimate of a batch (quantification) with its confidence interval."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from obil.readable import Table, as_html, as_text
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorEstimate:
-    """The prior of a batch of rows with an interval for each class.
+    """The prior of a batch of rows with a confidence interval for each class.
 
     >>> from obil.trackers.pass_search import estimate_from_rows
     >>> found = estimate_from_rows([[0.0, 9.0], [0.0, -9.0], [0.0, -9.0], [0.0, -9.0]])

@@ -1,4 +1,4 @@
-"""Gather what rows say about a binary prior so that batches add up, on one machine or many."""
+"""Gather the likelihood of a binary prior so that batches add up, on one machine or many."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,16 +67,17 @@ class BinaryEvidence:
         return Chebyshev(coefficients, domain=[-LARGEST_LOGIT, LARGEST_LOGIT])
 
     def estimate(self, *, level: float = 0.9) -> PriorEstimate:
-        """Return the maximum-likelihood prior with the interval where the likelihood is not much smaller.
+        """Return the maximum-likelihood prior with a profile-likelihood confidence interval.
 
         The interval holds the priors whose log-likelihood is within half a chi-square quantile of the
-        largest (profile likelihood), which stays honest at rare priors where a symmetric one does not.
+        largest (profile likelihood): a confidence interval that keeps its coverage at rare priors, where a
+        symmetric one does not.
         """
         require_in("level", level, 1e-6, 1.0 - 1e-6)
         if self.n_rows == 0:
             raise InvalidInputError("no rows, so no evidence to estimate a prior from")
         log_likelihood = self.log_likelihood()
-        if np.ptp(self.log_likelihoods) < 1e-9:  # rows that say nothing: any prior is as likely, so name none
+        if np.ptp(self.log_likelihoods) < 1e-9:  # rows without information: any prior is as likely, so name none
             flat = np.tile([0.0, 1.0], (2, 1))
             return PriorEstimate(np.array([0.5, 0.5]), flat, level, self.n_rows)
         peak = _falling_root(log_likelihood.deriv(), -LARGEST_LOGIT, LARGEST_LOGIT)

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray, IntArray, PriorLike, require_in
+from obil.arrays import FloatArray, IntArray, PriorLike, require_distributions, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.trackers.tracker import CompiledTracker, as_count
 
 LARGEST_LOGIT = 14.0  # priors from 8e-7 to 1 - 8e-7
-LEARNED_SHARE = 0.9  # of a reset goes to the average past posterior, the rest to the start
+LEARNED_PART = 0.9  # of a reset goes to the average past posterior, the rest to the start
 LEAST_SWITCHING = 1e-6
 
 
@@ -59,7 +59,7 @@ class GridFilter(CompiledTracker):
         )
 
     def interval(self, level: float = 0.9) -> FloatArray:
-        """Return the central interval of both classes' priors, (2, 2), interpolated between grid points."""
+        """Return the central credible interval of both classes' priors, (2, 2), interpolated between grid points."""
         tail = (1.0 - require_in("level", level, 1e-6, 1.0 - 1e-6)) / 2.0
         memory: GridMemory = self._started()  # type: ignore[assignment]  # the base class knows only `prior`
         weights = memory.rate_weights @ memory.weights
@@ -92,9 +92,8 @@ class GridFilter(CompiledTracker):
 
     def _check_memory(self) -> None:
         memory: GridMemory = self._memory
-        for weights in (*memory.weights, *memory.past, memory.rate_weights):
-            if (weights < 0.0).any() or (weights > 1.0 + 1e-6).any() or abs(float(weights.sum()) - 1.0) > 1e-6:
-                raise InvalidStateError("the weights of a grid filter must be non-negative and sum to 1")
+        for weights in (memory.weights, memory.past, memory.rate_weights):
+            require_distributions("the weights of a grid filter", weights)
         if memory.seen[0] < 0:
             raise InvalidStateError("a grid filter cannot have seen a negative number of rows")
 
@@ -133,14 +132,14 @@ def _run_grid(
             reset = max(reset_rates[h], newest) if reset_rates[h] > 0.0 else 0.0
             stay = (1.0 - reset) / evidence[h]
             for g in range(n_points):
-                fresh = LEARNED_SHARE * past[h, g] + (1.0 - LEARNED_SHARE) * start_weights[g]
+                fresh = LEARNED_PART * past[h, g] + (1.0 - LEARNED_PART) * start_weights[g]
                 weights[h, g] = stay * weights[h, g] + reset * fresh
                 past[h, g] += newest * (weights[h, g] - past[h, g])
-        share = max(newest, LEAST_SWITCHING)
+        switched = max(newest, LEAST_SWITCHING)
         mean = 0.0
         total = 0.0
         for h in range(n_rates):
-            rate_weights[h] = (1.0 - share) * rate_weights[h] * evidence[h] / mixed_evidence + share / n_rates
+            rate_weights[h] = (1.0 - switched) * rate_weights[h] * evidence[h] / mixed_evidence + switched / n_rates
             for g in range(n_points):
                 mean += rate_weights[h] * weights[h, g] * points[g]
                 total += rate_weights[h] * weights[h, g]

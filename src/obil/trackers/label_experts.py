@@ -1,4 +1,4 @@
-"""Mix experts by the log loss of their posteriors on the labels that came, however late.
+"""Mix experts into the prior of each row, weighted by the log loss of their posteriors on labels.
 
 An expert is an affine map of the log ratios to logits: a prior is one with slope 1. It is the mixture of posteriors,
 and not of priors, that loses at most log M more than the best of M experts.
@@ -15,25 +15,26 @@ COUNT_MEMORIES = (100.0, 1_000.0, np.inf)  # labels that a count of them remembe
 RECALIBRATION_MEMORIES = (1_000.0, np.inf)  # labels that a recalibration remembers
 TRAINING, GUARDED, FAST = 0, 1, 2  # experts, before those that learn from labels
 N_EXPERTS = 3 + len(COUNT_MEMORIES) + len(RECALIBRATION_MEMORIES)
-LEAST_SHARE = 1e-3  # of the weight that is dealt anew with each label
 START_LABELS = 20.0  # labels that the guarded prior counts for in a count
 SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
-SMALLEST_SLOPE, LARGEST_SLOPE, LARGEST_OFFSET = 0.1, 3.0, 10.0
-LARGEST_LOGIT = 30.0
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
-N_ARRIVALS = 64  # labels whose arrival is known to the row
-LEVELS, SLOTS, LEVEL_ROWS = 8, 3, 64  # of past advice: SLOTS every LEVEL_ROWS * 2^level rows
+N_ARRIVALS = 64  # labels whose arrival is known exactly, by row
+LEVELS, SLOTS, LEVEL_ROWS = (
+    8,
+    3,
+    64,
+)  # of past advice: at each level, the last SLOTS stored every LEVEL_ROWS * 2^level rows
 
 
 class LabelMemory(NamedTuple):
-    """What M experts advise and have earned, and what they advised before."""
+    """The weights of M experts, what they learned from labels, and their past advice."""
 
     weights: FloatArray  # (M,) of the experts
     counts: FloatArray  # (n, K) of labels, by propensity, in each memory
     maps: FloatArray  # (n, K) slope, then the offsets of classes 1 ... K-1, of each recalibration
     precisions: FloatArray  # (n, K, K) of those
-    past: FloatArray  # (LEVELS, SLOTS, M, K) advice as it was
+    past: FloatArray  # (LEVELS, SLOTS, M, K) advice stored before some rows
     past_rows: IntArray  # (LEVELS, SLOTS) before which row, -1 where none is stored
     past_labels: IntArray  # (LEVELS, SLOTS) after how many labels
     latest: FloatArray  # (M, K) advice on the last row that was decided
@@ -85,13 +86,13 @@ def advise_rows(
     priors: FloatArray,
     prior: FloatArray,
 ) -> None:
-    """Write the prior each of n rows is decided with, (n, K), and the one of a row that says nothing after them, (K,).
+    """Write the prior each of n rows is decided with, (n, K), and that of a row without information after them, (K,).
 
     A row's prior is the one whose posterior for this row is the mixture's. `guarded` and `fast` are (n + 1, K).
     """
     n_rows, n_classes = rows.shape
     advice = np.empty((weights.size, n_classes))
-    unlabeled = np.zeros(n_classes)
+    uninformative = np.zeros(n_classes)
     for t in range(n_rows):
         if seen[1] > 0 or lead != GUARDED or seen[0] % LEVEL_ROWS == 0 or t == n_rows - 1:
             advise(guarded[t], fast[t], start, counts, maps, advice)
@@ -102,7 +103,7 @@ def advise_rows(
     if n_rows > 0:
         latest[:] = advice
     advise(guarded[n_rows], fast[n_rows], start, counts, maps, advice)
-    _mixed_prior(unlabeled, advice, weights, lead, seen[1], guarded[n_rows], prior)
+    _mixed_prior(uninformative, advice, weights, lead, seen[1], guarded[n_rows], prior)
 
 
 @compiled
@@ -118,7 +119,7 @@ def priors_of_rows(
     n_labels: int,
     priors: FloatArray,
 ) -> None:
-    """Write the prior that rows would be decided with now, (n, K); `guarded` and `fast` are those of now, (K,)."""
+    """Write the prior that rows would be decided with, (n, K), at the current `guarded` and `fast` priors, (K,)."""
     advice = np.empty((weights.size, rows.shape[1]))
     advise(guarded, fast, start, counts, maps, advice)
     for t in range(rows.shape[0]):
@@ -126,103 +127,10 @@ def priors_of_rows(
 
 
 @compiled
-def learn_label(
-    log_ratios: FloatArray,
-    label: int,
-    replaced: int,
-    propensity: float,
-    row: int,
-    counts_only: bool,
-    start_weights: FloatArray,
-    start_precision: FloatArray,
-    count_memories: FloatArray,
-    map_memories: FloatArray,
-    weights: FloatArray,
-    counts: FloatArray,
-    maps: FloatArray,
-    precisions: FloatArray,
-    past: FloatArray,
-    past_rows: IntArray,
-    past_labels: IntArray,
-    latest: FloatArray,
-    arrivals: IntArray,
-    least_propensity: FloatArray,
-    seen: IntArray,
-) -> None:
-    """Let a true label speak on the experts' advice of when its row was decided; `replaced` is -1 or the label before.
-
-    The loss counts by least propensity / propensity, and by 1 / (1 + labels that came since the row was decided): so
-    many of them were already decided with weights that could not know this one.
-    """
-    n_experts, n_classes = weights.size, log_ratios.size
-    before = least_propensity[0]
-    least_propensity[0] = min(before, propensity)
-    share = least_propensity[0] / propensity
-    level, slot = _find(row, past_rows)
-    advice = latest if row >= seen[0] - 1 else past[level, slot]
-    since = _labels_since(row, seen, arrivals)
-    if since == arrivals.size:  # at least so many: what is stored knows more, rounded up
-        known = level >= 0 and past_rows[level, slot] <= row
-        since = seen[1] - (past_labels[level, slot] if known else 0)
-
-    # the experts: theirs is a loss of posteriors, which need the scores of the model that serves
-    if not counts_only:
-        rate = share / (1.0 + since)
-        logs = np.empty(n_classes)
-        gains = np.empty(n_experts)
-        for m in range(n_experts):
-            _log_posterior(log_ratios, advice[m], logs)
-            gains[m] = rate * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
-        highest = gains.max()
-        total = 0.0
-        for m in range(n_experts):
-            weights[m] = max(weights[m], 1e-300) * np.exp(gains[m] - highest)
-            total += weights[m]
-        dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_SHARE) / (1.0 + since)
-        for m in range(n_experts):
-            weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start_weights[m]
-
-    # what was learned at a higher least propensity counts for less from now on
-    if least_propensity[0] < before:
-        counts *= least_propensity[0] / before
-        for a in range(map_memories.size):
-            precisions[a] = start_precision + least_propensity[0] / before * (precisions[a] - start_precision)
-
-    # the counts
-    for c in range(count_memories.size):
-        if replaced >= 0:
-            counts[c, replaced] = max(counts[c, replaced] - share, 0.0)
-        else:
-            for k in range(n_classes):
-                counts[c, k] *= 1.0 - share / count_memories[c]
-        counts[c, label] += share
-
-    # the recalibrations, of the guarded posterior at the time
-    base = np.empty(n_classes)
-    for k in range(n_classes):
-        logit = log_ratios[k] + (advice[GUARDED, k] if k > 0 else 0.0)
-        base[k] = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
-    for a in range(0 if counts_only else map_memories.size):
-        _recalibrate(base, label, replaced, share, map_memories[a], start_precision, maps[a], precisions[a])
-    if replaced < 0:
-        arrivals[seen[1] % arrivals.size] = seen[0]
-        seen[1] += 1
-
-
-@inlined
-def _labels_since(row: int, seen: IntArray, arrivals: IntArray) -> int:
-    """Return how many of the last labels came after a row was decided."""
-    since = 0
-    for i in range(min(seen[1], arrivals.size)):
-        since += arrivals[i] > row
-    return since
-
-
-@compiled
 def advise(
     guarded: FloatArray, fast: FloatArray, start: FloatArray, counts: FloatArray, maps: FloatArray, advice: FloatArray
 ) -> None:
-    """Write each expert's slope, and its logits of classes 1 ... K-1 against class 0 for a row that says nothing."""
+    """Write each expert's slope, and its logits of classes 1 ... K-1 against class 0 for a row without information."""
     n_counts = counts.shape[0]
     for m in range(advice.shape[0]):
         advice[m, 0] = 1.0
@@ -243,7 +151,7 @@ def advise(
 
 
 @inlined
-def _log_posterior(log_ratios: FloatArray, expert: FloatArray, logs: FloatArray) -> None:
+def log_posterior_of(log_ratios: FloatArray, expert: FloatArray, logs: FloatArray) -> None:
     """Write the log posterior of a row under one expert, (K,)."""
     logs[0] = 0.0
     largest = 0.0
@@ -276,7 +184,7 @@ def _mixed_prior(
         return
     logs = np.empty((weights.size, n_classes))
     for m in range(weights.size):
-        _log_posterior(log_ratios, advice[m], logs[m])
+        log_posterior_of(log_ratios, advice[m], logs[m])
     mixed = np.empty(n_classes)
     for k in range(n_classes):
         if n_labels == 0:
@@ -323,69 +231,3 @@ def _remember(advice: FloatArray, past: FloatArray, past_rows: IntArray, past_la
             past_rows[level, slot] = seen[0]
             past_labels[level, slot] = seen[1]
         every *= 2
-
-
-@inlined
-def _find(row: int, past_rows: IntArray) -> tuple[int, int]:
-    """Return where the advice closest before a row is stored, or the oldest where all is later; -1 where none is."""
-    level, slot, best = -1, -1, -1
-    oldest_level, oldest_slot, oldest = -1, -1, np.iinfo(np.int64).max
-    for i in range(past_rows.shape[0]):
-        for j in range(past_rows.shape[1]):
-            stored = past_rows[i, j]
-            if stored < 0:
-                continue
-            if best < stored <= row:
-                level, slot, best = i, j, stored
-            if stored < oldest:
-                oldest_level, oldest_slot, oldest = i, j, stored
-    return (level, slot) if level >= 0 else (oldest_level, oldest_slot)
-
-
-@inlined
-def _recalibrate(
-    base: FloatArray,
-    label: int,
-    replaced: int,
-    share: float,
-    memory: float,
-    start_precision: FloatArray,
-    theta: FloatArray,
-    precision: FloatArray,
-) -> None:
-    """Take one step of a Bayesian logistic regression that forgets: logits = slope * base + offsets."""
-    n_classes = base.size
-    posterior = np.empty(n_classes)
-    _log_posterior(base, theta, posterior)
-    gradient = np.zeros(n_classes)
-    residual = np.zeros(n_classes)
-    for k in range(n_classes):
-        posterior[k] = np.exp(posterior[k])
-        residual[k] = -posterior[k] if replaced < 0 else 0.0
-    residual[label] += 1.0
-    if replaced >= 0:
-        residual[replaced] -= 1.0
-    for k in range(1, n_classes):
-        gradient[0] += residual[k] * base[k]
-        gradient[k] = residual[k]
-    if replaced < 0:  # how well a label is known does not depend on which it is
-        mean = 0.0
-        for k in range(1, n_classes):
-            mean += posterior[k] * base[k]
-        kept = 1.0 - share / memory
-        for i in range(n_classes):
-            for j in range(n_classes):
-                precision[i, j] = start_precision[i, j] + kept * (precision[i, j] - start_precision[i, j])
-        for k in range(1, n_classes):
-            precision[0, 0] += share * posterior[k] * (base[k] - mean) * (base[k] - mean)
-            cross = share * posterior[k] * (base[k] - mean)
-            precision[0, k] += cross
-            precision[k, 0] += cross
-            precision[k, k] += share * posterior[k]
-            for j in range(1, n_classes):
-                precision[k, j] -= share * posterior[k] * posterior[j]
-        precision[0, 0] += share * posterior[0] * mean * mean
-    step = np.linalg.solve(precision, share * gradient)
-    theta[0] = min(max(theta[0] + step[0], SMALLEST_SLOPE), LARGEST_SLOPE)
-    for k in range(1, n_classes):
-        theta[k] = min(max(theta[k] + step[k], -LARGEST_OFFSET), LARGEST_OFFSET)

@@ -1,7 +1,7 @@
-"""Say how sure the prior is when banks and labels both speak of it.
+"""Combine the credible intervals of the banks with those of label counts.
 
-Labels that agree with the fast bank vouch for it: the slow one need not be reached for any more. Labels that contradict
-the banks are reached for as well, as nothing here tells who is wrong. A label that says nothing new changes nothing.
+Labels that agree with the fast bank confirm it, and the slow bank is no longer included. Labels that contradict the
+banks are included as well, as nothing here shows which is wrong.
 """
 
 import numpy as np
@@ -10,13 +10,13 @@ from scipy.special import betaincinv
 from obil.arrays import FloatArray
 from obil.trackers.label_experts import START_LABELS
 
-HEARD = 0.05  # least share of the say that banks which are contradicted need
+LEAST_BANK_WEIGHT = 0.05  # that banks which are contradicted need to be included
 
 
 def counted_interval(counts: FloatArray, guarded: FloatArray, level: float) -> FloatArray:
-    """Return the interval of each class's share, (K, 2), by counts of labels that start from the guarded prior.
+    """Return the credible interval of each class's prior, (K, 2), by label counts that start from the guarded prior.
 
-    Labels weighted by 1 / propensity, the heaviest as 1, know at least what so many plain ones do.
+    Labels weighted by 1 / propensity, the heaviest as 1, are at least as informative as so many plain ones.
 
     >>> counted_interval(np.array([72.0, 8.0]), np.array([0.9, 0.1]), level=0.9)[1].round(3)
     array([0.056, 0.153])
@@ -28,9 +28,9 @@ def counted_interval(counts: FloatArray, guarded: FloatArray, level: float) -> F
 
 
 def labelled_interval(banks: FloatArray, fast: FloatArray, counted: FloatArray, *, bank_weight: float) -> FloatArray:
-    """Return the interval of each class, (K, 2), by that of all banks, of the fast one and of counts of labels.
+    """Return the credible interval of each class, (K, 2), from those of all banks, the fast bank and label counts.
 
-    `counted` is (n, K, 2), the shortest memory first: a longer one speaks only while none before it objected.
+    `counted` is (n, K, 2), the shortest memory first: a longer one counts only while all before it agree.
     `bank_weight` is the weight that labels have left to the banks.
 
     >>> banks, fast = np.array([[0.1, 0.4]]), np.array([[0.3, 0.4]])
@@ -40,7 +40,7 @@ def labelled_interval(banks: FloatArray, fast: FloatArray, counted: FloatArray, 
     array([[0.1, 0.7]])
     """
     recent = counted[0]
-    apart = _reach(banks, recent) if bank_weight >= HEARD else recent
+    apart = _reach(banks, recent) if bank_weight >= LEAST_BANK_WEIGHT else recent
     known = np.where(_overlap(banks, recent)[:, None], banks, apart)
     agrees = np.ones(len(known), dtype=bool)
     for one in counted:

@@ -18,11 +18,11 @@ MOST_PASSES = 100
 
 @dataclass(slots=True)
 class PassSearch:
-    """Says at which prior the next pass is to be made, and takes what it found, until nothing is left to gain.
+    """Choose the prior of the next pass, and take what it found, until the likelihood cannot rise any more.
 
     It walks to the best point of the quadratic model, half as far where that overshot, and by an EM step where
-    halving does not help or a class is far too small. Many searches can share each pass over a table, one for each
-    group of its rows.
+    halving does not help or a class is far too small. Many searches, one for each group of rows, can use the
+    same pass over a table.
 
     >>> rows = [[0.0, 50.0, 0.0]] + [[0.0, -50.0, -50.0]] * 3
     >>> search = PassSearch(np.array([0.2, 0.4, 0.4]))
@@ -37,7 +37,7 @@ class PassSearch:
     done: bool = field(default=False, init=False)
     passes: int = field(default=0, init=False)
     _target: FloatArray = field(init=False)
-    _share: float = field(default=1.0, init=False)  # of the way to the target
+    _step: float = field(default=1.0, init=False)  # length, as a fraction of the distance to the target
 
     def __post_init__(self) -> None:
         self._target = self.at = inside(self.at)  # or the first step would lift classes to the edge, which costs
@@ -49,27 +49,27 @@ class PassSearch:
         self.passes += 1
         rise = np.inf if self.best is None else evidence.log_likelihood - self.best.log_likelihood
         if self.best is None or rise >= 0.0:
-            self.best, self._share = evidence, 1.0
+            self.best, self._step = evidence, 1.0
             self.done = _nothing_left(evidence, rise)
             if self.done:
                 return
             # the quadratic model at most doubles a class that has rows of its own: from far below EM is there at once
             far_below = evidence.gap > 3.0 * evidence.n_rows
             self._target = evidence.em_prior() if far_below else evidence.next_prior()
-        elif self._share <= 0.1:  # not even EM rises: the rest is rounding
+        elif self._step <= 0.1:  # not even EM rises: the rest is rounding
             self.done = True
             return
         else:
-            self._share /= 2.0  # the quadratic model overshot
+            self._step /= 2.0  # the quadratic model overshot
         if self.passes >= MOST_PASSES:
             raise EstimationError(
                 f"the most likely prior was not found in {MOST_PASSES} passes (gap {self.best.gap:.3g})"
             )
-        way = self._target - self.best.at
-        self.at = inside(self.best.at + self._share * way) if self._share > 0.1 else self.best.em_prior()
+        towards = self._target - self.best.at
+        self.at = inside(self.best.at + self._step * towards) if self._step > 0.1 else self.best.em_prior()
 
     def estimate(self, *, level: float = 0.9) -> PriorEstimate:
-        """Return what was found, with an interval."""
+        """Return the estimate with its confidence interval."""
         if self.best is None or not self.done:
             raise EstimationError("the search is not finished")
         return _with_interval(self.best, level)
@@ -87,7 +87,7 @@ def estimate_by_passes(
 
 
 def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> PriorEstimate:
-    """Return the most likely prior of a batch of log ratios, (n, K), with an interval for each class.
+    """Return the most likely prior of a batch of log ratios, (n, K), with a confidence interval for each class.
 
     >>> rows = [[0.0, 50.0]] + [[0.0, -50.0]] * 3
     >>> estimate_from_rows(rows).prior.round(6)
@@ -101,9 +101,9 @@ def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> Prio
 
 
 def _nothing_left(evidence: PassEvidence, rise: float) -> bool:
-    """Return whether a pass ends the search: what is left to gain is nothing, or little and hardly any of it comes."""
+    """Return whether a pass ends the search: nothing is left to gain, or little and it hardly rises."""
     edge = 2.0 * SMALLEST_PRIOR * evidence.at.size * evidence.n_rows  # what keeping every class above 0 costs
-    stuck = rise <= 1e-3 * evidence.gap <= 1e-9 * evidence.n_rows  # classes that the rows hardly tell apart
+    stuck = rise <= 1e-3 * evidence.gap <= 1e-9 * evidence.n_rows  # classes that the rows hardly separate
     return evidence.gap <= edge or stuck
 
 
@@ -113,9 +113,9 @@ def _with_interval(best: PassEvidence, level: float) -> PriorEstimate:
     logits = np.log(best.at) - np.log1p(-best.at)
     widths = np.minimum(-ndtri(tail) * errors / (best.at * (1.0 - best.at)), 40.0)
     ends = expit(np.stack([logits - widths, logits + widths], axis=1))
-    # where no symmetric interval is honest
+    # where a symmetric interval would miss its coverage
     near_edge = best.at_edge | (np.isfinite(errors) & (best.at <= 2.0 * errors))
-    addable = best.share_that_could_be_added(ndtri(tail) ** 2 / 2.0)
+    addable = best.largest_addition(ndtri(tail) ** 2 / 2.0)
     ends[near_edge, 1] = (best.at + (1.0 - best.at) * addable)[near_edge]
     ends[best.at_edge, 0] = 0.0
     # what an absent class may still take, it takes from the others

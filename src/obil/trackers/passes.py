@@ -1,4 +1,4 @@
-"""Gather what rows say about the prior of any number of classes in one pass, whose parts add up."""
+"""Gather the likelihood of a prior of any number of classes in one pass, whose parts add up."""
 
 from dataclasses import dataclass
 
@@ -80,7 +80,7 @@ class PassEvidence:
     def standard_errors(self) -> FloatArray:
         """Return the standard error of each class's prior from the observed information, (K,).
 
-        Directions the rows say nothing about make it infinite; a class at the edge is held there and has none.
+        Directions without information make it infinite; a class at the edge is held there and has none.
         """
         anchor = int(np.argmax(self.at))
         free = ~self.at_edge
@@ -97,16 +97,16 @@ class PassEvidence:
         unknown = (np.abs(moves[:, ~known]) > 1e-6).any(axis=1)
         return np.where(unknown, np.inf, np.sqrt(variances))
 
-    def share_that_could_be_added(self, drop: float) -> FloatArray:
-        """Return how much more of each class there could be with the log-likelihood lower by `drop`, (K,).
+    def largest_addition(self, drop: float) -> FloatArray:
+        """Return how much of each class can be added to the prior with the log-likelihood lower by `drop`, (K,).
 
-        Mixing a share of one class into the prior changes the log-likelihood by (gradient - n) share minus
-        half the curvature along the way; that is solved for the share.
+        Mixing a fraction f of one class into the prior changes the log-likelihood by (gradient - n) f minus half
+        the curvature times f^2; that is solved for f.
         """
         fall = np.maximum(self.n_rows - self.gradient, 0.0)
         bend = np.maximum(np.diag(self.curvature) - 2.0 * self.gradient + self.n_rows, 1e-12)
-        share = (np.sqrt(fall**2 + 2.0 * bend * drop) - fall) / bend
-        return np.minimum(share, 1.0)
+        fraction = (np.sqrt(fall**2 + 2.0 * bend * drop) - fall) / bend
+        return np.minimum(fraction, 1.0)
 
     def _best_by_blocks(self) -> FloatArray | None:
         """Maximise the model by holding all classes at once that leave the simplex: quick, but it may go in circles."""
@@ -130,9 +130,9 @@ class PassEvidence:
             target, wanted = self._best_with_held(held)
             outside = np.flatnonzero(~held & (target < SMALLEST_PRIOR))
             if outside.size:  # go as far as the first of them reaches the edge
-                shares = (point - SMALLEST_PRIOR)[outside] / (point - target)[outside]
-                first = int(np.argmin(shares))
-                point = point + shares[first] * (target - point)
+                steps = (point - SMALLEST_PRIOR)[outside] / (point - target)[outside]
+                first = int(np.argmin(steps))
+                point = point + steps[first] * (target - point)
                 held[outside[first]] = True
                 continue
             point = target

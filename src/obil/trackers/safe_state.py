@@ -1,14 +1,15 @@
-"""Hold the memories of a safe tracker's parts, and refuse restored ones that no stream could have left."""
+"""Hold the memories of a safe tracker's parts, and refuse restored ones that no stream could have left behind."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, require_distributions
 from obil.errors import InvalidStateError
-from obil.trackers.bayes_bank import LARGEST_TOTAL, BankMemory
-from obil.trackers.label_experts import LARGEST_OFFSET, LARGEST_SLOPE, SMALLEST_SLOPE, LabelMemory
+from obil.trackers.bank_kernel import LARGEST_TOTAL, BankMemory
+from obil.trackers.label_experts import LabelMemory
+from obil.trackers.label_learning import LARGEST_OFFSET, LARGEST_SLOPE, SMALLEST_SLOPE
 from obil.trackers.view_guard import BLOCK_ROWS, LARGEST_SHIFT, GuardMemory
 
 
@@ -48,9 +49,7 @@ def _require_possible_guard(guard: GuardMemory) -> None:
 
 
 def _require_possible_labels(labels: LabelMemory) -> None:
-    weights = labels.weights
-    if (weights < 0.0).any() or abs(float(weights.sum()) - 1.0) > 1e-6:
-        raise InvalidStateError("the weights of the experts must be non-negative and sum to 1")
+    require_distributions("the weights of the experts", labels.weights)
     counts = (labels.counts < 0.0).any() or (labels.counts > LARGEST_TOTAL).any() or (labels.seen < 0).any()
     if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
         raise InvalidStateError("the labels of a safe tracker cannot have been counted so")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, require_in
+from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, require_distributions, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
@@ -20,12 +20,11 @@ from obil.trackers.label_experts import (
     LabelMemory,
     advise,
     advise_rows,
-    learn_label,
     priors_of_rows,
     start_precision,
 )
-from obil.trackers.label_summary import RECENT_LABELS, LabelSummary
-from obil.trackers.label_weight import label_weight_text, weight_of_labels
+from obil.trackers.label_learning import LabelStart, learn_label
+from obil.trackers.label_summary import RECENT_LABELS, LabelSummary, label_weight_text, weight_of_labels
 from obil.trackers.labelled_interval import counted_interval, labelled_interval
 from obil.trackers.safe_state import SafeMemory, require_possible
 from obil.trackers.tracker import CompiledTracker
@@ -45,45 +44,45 @@ LEADS = {"training": TRAINING, "slow": GUARDED, "fast": GUARDED}
 
 
 class SafeTracker(CompiledTracker):
-    """Follow the prior as far as views and labels bear it out.
+    """Follow the prior as far as views and labels support it.
 
-    p(x | class) drifts in the wild, and a likelihood cannot tell that from a change of the prior. So this tracker
-    moves slowly; not at all where a small drift of the ratio would explain the move; and no further than the *views*
-    of the model, other opinions on the same rows, agree on beyond their noise. Fast memories are admitted after ten
-    blocks of 500 rows without a disagreement. As soon as labels come (`feedback`), the posteriors of eight experts
-    (training prior, guarded prior, fast bank, three counts of labels, two recalibrations) are mixed by their log loss,
-    and the more labels have told, the more they decide (`label_weight`).
+    p(x | class) drifts after deployment, and a likelihood cannot separate that from a change of the prior. So this
+    tracker moves slowly; not at all where a small drift of the ratio would explain the move; and no further than the
+    *views* of the model, scores from models on feature subsets, agree beyond their noise. Fast memories are admitted
+    after ten blocks of 500 rows without a disagreement. As soon as labels come (`feedback`), the posteriors of eight
+    experts (training prior, guarded prior, fast bank, three label counts, two recalibrations) are mixed by their log
+    loss, and the more the labels have shown, the larger is their weight (`label_weight`).
 
     Guarantee
     ---------
     Whatever the labels, for log ratios within 750: when each label is fed back before the next row is decided, the log
     loss of the mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds
     that of the best of M experts by at most ``log M + log(T + 1) + T / 999`` (log 1/w for an expert that starts with
-    weight w), and that of a sequence of experts by ``log M + log(1000)`` more for each switch. A later label is held
-    against the advice that was stored last before its row, and counts by 1 / (1 + d) where d labels came in between:
-    what was decided meanwhile could not know it. Late labels carry no such bound, and without labels nothing is
-    guaranteed: views can agree on a wrong value.
+    weight w), and that of a sequence of experts by ``log M + log(1000)`` more for each switch. A delayed
+    label is compared with the advice that was stored last before its row, and weighs 1 / (1 + d) where d labels came
+    in between. Delayed labels carry no such bound, and without labels nothing is guaranteed: views can agree on a
+    wrong value.
 
     Parameters
     ----------
     prior
         The prior to start from; None leaves that to `start`.
     view_reference
-        What a model's held-out rows say of it and its views, or None: then the tracker is the slow bank.
+        Measured on a model's held-out rows (`SafeTracker.for_model`), or None: then the tracker is the slow bank.
     lead
-        What decides before any label came: "slow", the guarded slow bank; "fast", the guarded fast bank from the first
-        row on; "training", the start prior. A backtest tells.
+        What decides before the first label: "slow", the guarded slow bank; "fast", the guarded fast bank from the
+        first row on; "training", the start prior. `obil.backtest` recommends one.
     start_weights
-        Of the experts when the first label comes; equal if None.
+        Weights of the experts when the first label comes; equal if None.
 
     >>> tracker = SafeTracker(0.5)
     >>> _ = tracker.update_many([[0.0, -9.0]] * 1_000)  # rows that all look negative
-    >>> bool(0.1 < tracker.prior[1] < 0.3)  # it takes its time
+    >>> bool(0.1 < tracker.prior[1] < 0.3)  # it moves slowly
     True
     >>> for _ in range(40):
     ...     tracker.feedback([0.0, -9.0], 0)
     >>> tracker.status
-    'labels have 24 % of the say, the start prior and the banks the rest'
+    'the start prior and the banks decide: the weight of labels is 24 %'
     """
 
     _memory: SafeMemory
@@ -107,7 +106,9 @@ class SafeTracker(CompiledTracker):
         if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
             raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
         if not isinstance(view_reference, ViewReference | Mapping | None):
-            raise InvalidInputError(f"view_reference are those of a model, got {view_reference!r:.40}")
+            raise InvalidInputError(
+                f"view_reference must be a ViewReference, got {view_reference!r:.40}"
+            )
         self._given = view_reference
         described = view_reference.to_json() if isinstance(view_reference, ViewReference) else view_reference
         super().__init__(
@@ -116,7 +117,7 @@ class SafeTracker(CompiledTracker):
 
     @classmethod
     def for_model(cls, model: RatioModel, **settings: Any) -> "SafeTracker":
-        """Return a tracker with the view_reference of a model, and the advice of its backtest, to be started."""
+        """Return a tracker with the view reference of a model and the advice of its backtest, not yet started."""
         advice = model.advice
         if advice is not None:
             weights = advice.start_weights
@@ -125,11 +126,11 @@ class SafeTracker(CompiledTracker):
         return cls(view_reference=ViewReference.of_model(model), **settings)
 
     def with_views_of(self, model: RatioModel) -> "SafeTracker":
-        """Return a tracker that knows the prior as this one does, but scores and views by another model.
+        """Return a tracker that keeps what this one knows of the prior, for the scores and views of another model.
 
-        What the views, and the recalibrations, of the old model said does not speak of the new one's: they start
-        anew, and the prior jumps to where the banks are without them. A model whose view_reference are the same is the
-        same one, and nothing changes.
+        What was learned of the old model's views and calibration does not apply to the new one: it starts anew, and
+        the prior moves to where the banks are without it. A model with the same view reference is the same model, and
+        nothing changes.
         """
         self._started()
         other = SafeTracker.for_model(
@@ -148,7 +149,7 @@ class SafeTracker(CompiledTracker):
         fresh = other._memory.labels
         fresh.weights[:n_priors] = weights[:n_priors] * (1.0 + weights[n_priors:].sum() / weights[:n_priors].sum())
         fresh.weights[n_priors:] = 0.0
-        fresh.weights[:] = (fresh.weights + self._start_weights) / 2.0
+        fresh.weights[:] = (fresh.weights + self._label_start.weights) / 2.0
         fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
         fresh.past[0, 0] = fresh.latest[:] = other._advice()
         other._memory.prior[:] = other.priors_for(np.zeros((1, self.n_classes)))[0]
@@ -161,19 +162,19 @@ class SafeTracker(CompiledTracker):
 
     @property
     def n_views(self) -> int:
-        """How many views of a row this tracker listens to."""
+        """The number of views of a row that this tracker uses."""
         self._started()
         return self._view_reference.n_views
 
     @property
     def n_labels(self) -> int:
-        """How many labels came."""
+        """The number of labels so far."""
         self._started()
         return int(self._memory.labels.seen[1])
 
     @property
     def admitted(self) -> bool:
-        """Whether fast memories are trusted, as long as no label speaks."""
+        """Whether fast memories decide while there are no labels."""
         self._started()
         return self._may_admit and bool(self._memory.guard.seen[1] >= QUIET_BLOCKS)
 
@@ -185,7 +186,7 @@ class SafeTracker(CompiledTracker):
 
     @property
     def status(self) -> str:
-        """What decides at the moment, in words."""
+        """What decides at the moment, as a sentence."""
         if self.n_labels:
             return label_weight_text(self.label_weight)
         if self._settings["lead"] == "training":
@@ -200,10 +201,10 @@ class SafeTracker(CompiledTracker):
 
     @property
     def label_weight(self) -> float:
-        """How much of what is decided is owed to labels, from 0 to 1: the weight that their experts have learned."""
+        """The weight of labels in a decision, from 0 to 1: what their experts have learned."""
         self._started()
         labels = self._memory.labels
-        return weight_of_labels(labels.weights, labels.counts, labels.precisions, self._start_precision)
+        return weight_of_labels(labels.weights, labels.counts, labels.precisions, self._label_start.precision)
 
     @property
     def labelled_prior(self) -> FloatArray | None:
@@ -214,7 +215,7 @@ class SafeTracker(CompiledTracker):
 
     @property
     def expert_weights(self) -> dict[str, float]:
-        """What each expert has earned by labels so far."""
+        """The weight of each expert, by its name."""
         self._started()
         names = ["training prior", "guarded prior", "fast bank"]
         names += [f"label count, {_memory_name(memory)}" for memory in COUNT_MEMORIES]
@@ -247,37 +248,31 @@ class SafeTracker(CompiledTracker):
         replaced: int | None = None,
         counts_only: bool = False,
     ) -> None:
-        """Let a true label speak.
+        """Update with a true label.
 
-        `propensity` is the probability that this label was asked for, `row` the number of the row when it was decided
-        (None: just now), `replaced` the label it takes the place of. With `counts_only` it speaks of the prior alone:
-        the log ratios of its row are those of a model that has been replaced.
+        `propensity` is the probability that this label was requested, `row` the number of the row when it was decided
+        (None: just now), `replaced` the label it replaces. With `counts_only` it updates the prior alone: the log
+        ratios of its row come from a model that has been replaced.
         """
         self._started()
-        memory, labels = self._memory, self._memory.labels
+        labels = self._memory.labels
         values = as_log_ratios(as_floats(log_ratios, "log_ratios")[None], n_classes=self.n_classes)[0]
         number = _class_number(label, self.n_classes)
         before = -1 if replaced is None else _class_number(replaced, self.n_classes)
-        share = require_in("propensity", propensity, 1e-9, 1.0)
+        probability = require_in("propensity", propensity, 1e-9, 1.0)
         decided = int(labels.seen[0]) - 1 if row is None else _row_number(row, int(labels.seen[0]))
         if before >= 0 and not labels.seen[1]:
-            raise InvalidInputError("a label replaces another one only after that one came")
+            raise InvalidInputError(f"replaced={replaced!r:.40} must be a label that came before, and none has")
         if before == number:
             return
-        learn_label(
-            values, number, before, share, decided, counts_only, self._start_weights, self._start_precision,
-            self._count_memories, self._map_memories,
-            labels.weights, labels.counts, labels.maps, labels.precisions,
-            labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.arrivals,
-            labels.least_propensity, labels.seen,
-        )  # fmt: skip
-        memory.prior[:] = self.priors_for(np.zeros((1, values.size)))[0]
+        learn_label(values, number, before, probability, decided, counts_only, self._label_start, labels)
+        self._memory.prior[:] = self.priors_for(np.zeros((1, values.size)))[0]
 
     def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
-        """Return the prior each of these rows (n, K) would be decided with now, (n, K), changing nothing."""
+        """Return the prior each of these rows (n, K) would be decided with, (n, K); the state is unchanged."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         labels, priors = self._memory.labels, np.empty_like(rows)
-        guarded, fast = self._now()
+        guarded, fast = self._current()
         priors_of_rows(
             rows, guarded[0], fast[0], self._start, self._lead,
             labels.weights, labels.counts, labels.maps, int(labels.seen[1]), priors,
@@ -285,10 +280,10 @@ class SafeTracker(CompiledTracker):
         return priors
 
     def interval(self, level: float = 0.9) -> FloatArray:
-        """Return an interval for each class's prior, (K, 2).
+        """Return a credible interval of each class's prior, (K, 2).
 
-        It reaches over both banks and to the prior itself: what the guard held back, or was too slow for, may have
-        been right. Labels that bear out the fast bank narrow it; labels that contradict both widen it.
+        It covers those of both banks and the prior itself: what the guard held back, or was too slow for, may be
+        right. Labels that confirm the fast bank narrow it; labels that contradict both widen it.
         """
         require_in("level", level, 1e-6, 1.0 - 1e-6)
         self._started()
@@ -297,10 +292,10 @@ class SafeTracker(CompiledTracker):
         slow = fast if self.admitted else self._slow.interval(level)
         known = np.stack([np.minimum(slow[:, 0], fast[:, 0]), np.maximum(slow[:, 1], fast[:, 1])], axis=1)
         if self.n_labels:
-            guarded = self._now()[0][0]
+            guarded = self._current()[0][0]
             counted = np.array([counted_interval(count, guarded, level) for count in labels.counts])
-            say = float(labels.weights[[GUARDED, FAST]].sum())
-            known = labelled_interval(known, fast, counted, bank_weight=say)
+            bank_weight = float(labels.weights[[GUARDED, FAST]].sum())
+            known = labelled_interval(known, fast, counted, bank_weight=bank_weight)
         return np.stack([np.minimum(known[:, 0], own), np.maximum(known[:, 1], own)], axis=1)
 
     def _begin(self, start: FloatArray) -> SafeMemory:
@@ -318,10 +313,12 @@ class SafeTracker(CompiledTracker):
         self._kept = np.array(KEPT_EACH_BLOCK)
         self._grid = self._view_reference.grid
         self._lead = LEADS[self._settings["lead"]]
-        self._start_weights = np.array(self._settings["start_weights"])
-        self._start_precision = start_precision(n_classes)
-        self._count_memories = np.array(COUNT_MEMORIES)
-        self._map_memories = np.array(RECALIBRATION_MEMORIES)
+        self._label_start = LabelStart(
+            np.array(self._settings["start_weights"]),
+            start_precision(n_classes),
+            np.array(COUNT_MEMORIES),
+            np.array(RECALIBRATION_MEMORIES),
+        )
         own = [start[1:]] if n_classes == 2 else start
         sensitivities = [
             np.interp(level, self._grid, table)
@@ -333,7 +330,7 @@ class SafeTracker(CompiledTracker):
         if self._settings["lead"] == "fast":
             guard.seen[1] = QUIET_BLOCKS
         labels = LabelMemory.empty(n_classes)
-        labels.weights[:] = self._start_weights
+        labels.weights[:] = self._label_start.weights
         labels.latest[:, 0] = 1.0
         labels.latest[:, 1:] = np.log(start[1:] / start[0])
         return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
@@ -374,15 +371,15 @@ class SafeTracker(CompiledTracker):
         )  # fmt: skip
 
     def _advice(self) -> FloatArray:
-        """Return what each expert advises at the moment, (M, K)."""
-        guarded, fast = self._now()
+        """Return the current advice of each expert, (M, K)."""
+        guarded, fast = self._current()
         labels = self._memory.labels
         advice = np.empty((N_EXPERTS, self._start.size))
         advise(guarded[0], fast[0], self._start, labels.counts, labels.maps, advice)
         return advice
 
-    def _now(self) -> tuple[FloatArray, FloatArray]:
-        """Return the guarded prior and that of the fast bank at the moment, (1, K) each."""
+    def _current(self) -> tuple[FloatArray, FloatArray]:
+        """Return the current guarded prior and that of the fast bank, (1, K) each."""
         self._started()
         n_classes = self._start.size
         slow, fast = self._slow._memory.prior[None], self._fast._memory.prior[None]
@@ -393,21 +390,23 @@ class SafeTracker(CompiledTracker):
     def _check_memory(self) -> None:
         for bank in (self._slow, self._fast):
             bank._check_memory()
-            prior = bank._memory.prior
-            if (prior <= 0.0).any() or abs(float(prior.sum()) - 1.0) > 1e-6:
-                raise InvalidStateError("the priors of the banks of a safe tracker must lie in the simplex")
+            require_distributions("the priors of the banks", bank._memory.prior)
+            if not bank._memory.prior.all():
+                raise InvalidStateError("the priors of the banks must be positive")
         require_possible(self._memory.guard, self._memory.labels)
 
 
 def _row_number(row: object, n_rows: int) -> int:
     if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row < n_rows:
-        raise InvalidInputError(f"a row is the number of one of the {n_rows} that were decided, got {row!r:.40}")
+        raise InvalidInputError(
+            f"row must be one of the {n_rows} rows decided so far, got {row!r:.40}"
+        )
     return int(row)
 
 
 def _class_number(label: object, n_classes: int) -> int:
     if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < n_classes:
-        raise InvalidInputError(f"a label is a class number below {n_classes}, got {label!r:.40}")
+        raise InvalidInputError(f"label must be a class number below {n_classes}, got {label!r:.40}")
     return int(label)
 
 

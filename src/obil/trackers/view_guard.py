@@ -1,4 +1,4 @@
-"""Hold a tracked prior back by what could be wrong with it: a fragile ratio, and views that disagree.
+"""Hold a tracked prior back where the ratio is sensitive to drift, or the views disagree.
 
 Everything is measured in x = arcsin sqrt(P), where an estimate of P has about the same noise everywhere, one class
 against the rest at a time: the second of two classes, each of more.
@@ -21,16 +21,16 @@ LONGEST_STEP, LARGEST_SHIFT = 0.2, 1.2  # of a view's own prior from the referen
 EDGE = 2e-3  # x stays this far from 0 and from pi/2
 LARGEST_LOG_RATIO = 30.0
 LEAST_VARIANCE = 1e-12
-MOST_INFORMATION = 4.0  # that a row can have on x; near the edges a single sure row would seem to have far more
+MOST_INFORMATION = 4.0  # that a row can have on x; near the edges a single certain row would seem to have far more
 
 
 class GuardMemory(NamedTuple):
-    """Sums over rows of W = V + 1 opinions (the model itself first), over C classes and R memories."""
+    """Sums over rows for W = V + 1 models (the main one first, then its views), over C classes and R memories."""
 
-    shifts: FloatArray  # (R, W, C) how far each opinion's own prior lies from the reference
+    shifts: FloatArray  # (R, W, C) how far each model's own prior lies from the reference
     information: FloatArray  # (R, W, C) on those shifts
     squares: FloatArray  # (R, W, C) squared scores, forgotten twice as fast: the variance of the shifts
-    products: FloatArray  # (R, W, C) scores times those of the model itself
+    products: FloatArray  # (R, W, C) scores times those of the main model
     block: FloatArray  # (3, R, W, C) of the block so far: scores, their squares, their products
     reference: FloatArray  # (C,) the sum of the reference priors in the block so far
     bounds: FloatArray  # (C, 2) how far down and up the excess disagreement reaches
@@ -38,10 +38,10 @@ class GuardMemory(NamedTuple):
     seen: IntArray  # (2,) rows in the block so far, blocks since the last alarm
 
     @classmethod
-    def empty(cls, n_opinions: int, n_classes: int) -> "GuardMemory":
+    def empty(cls, n_models: int, n_classes: int) -> "GuardMemory":
         """Return the memory before the first row."""
         n_monitored = 1 if n_classes == 2 else n_classes
-        shape = (len(KEPT_EACH_BLOCK), n_opinions, n_monitored)
+        shape = (len(KEPT_EACH_BLOCK), n_models, n_monitored)
         return cls(
             shifts=np.zeros(shape),
             information=np.zeros(shape),
@@ -112,10 +112,8 @@ def guard_rows(
                     block[2, r, w, c] += score * main
         seen[0] += 1
         if seen[0] == BLOCK_ROWS:
-            _end_block(
-                kept, grid, expected, noise, least_information,
-                shifts, information, squares, products, block, reference, bounds, disagreement, seen,
-            )  # fmt: skip
+            memory = GuardMemory(shifts, information, squares, products, block, reference, bounds, disagreement, seen)
+            _end_block(kept, grid, expected, noise, least_information, memory)
 
 
 @compiled
@@ -133,10 +131,10 @@ def _hold_back(
     bounds: FloatArray,
     guarded: FloatArray,
 ) -> None:
-    """Write the prior that is left of `tracked` when the start is given the benefit of the doubt.
+    """Write `tracked` shrunk towards the start prior.
 
-    A move m of x keeps the share 1 - (a / m)^2, where a is how far x would move if the ratio had drifted by as much
-    as any may; then it is taken back as far as the views' excess disagreement reaches towards the start.
+    A move m of x is scaled by 1 - (a / m)^2, where a is how far x would move if the ratio had drifted by as much as
+    is allowed; then it is taken back as far as the views' excess disagreement reaches towards the start.
     """
     n_classes, n_monitored = tracked.size, bounds.shape[0]
     for k in range(n_classes):
@@ -173,24 +171,17 @@ def _end_block(
     expected: FloatArray,
     noise: FloatArray,
     least_information: FloatArray,
-    shifts: FloatArray,
-    information: FloatArray,
-    squares: FloatArray,
-    products: FloatArray,
-    block: FloatArray,
-    reference: FloatArray,
-    bounds: FloatArray,
-    disagreement: FloatArray,
-    seen: IntArray,
+    memory: GuardMemory,
 ) -> None:
-    """Move each opinion's shift by one Newton step, and say anew how far the views disagree beyond their noise."""
-    n_memories, n_opinions, n_monitored = shifts.shape
+    """Move each model's shift by one Newton step, and measure how far the views disagree beyond their noise."""
+    shifts, information, squares, products, block, reference, bounds, disagreement, seen = memory
+    n_memories, n_models, n_monitored = shifts.shape
     largest = 0.0
     for c in range(n_monitored):
         bounds[c, 0], bounds[c, 1] = 0.0, 0.0
         level = reference[c] / BLOCK_ROWS
         for r in range(n_memories):
-            for w in range(n_opinions):
+            for w in range(n_models):
                 told = min(block[1, r, w, c], MOST_INFORMATION * BLOCK_ROWS)
                 information[r, w, c] = max(
                     kept[r] * information[r, w, c] + told, least_information[w, c], LEAST_VARIANCE
@@ -201,7 +192,7 @@ def _end_block(
                 shift = shifts[r, w, c] + min(max(step, -LONGEST_STEP), LONGEST_STEP)
                 shifts[r, w, c] = min(max(shift, -LARGEST_SHIFT), LARGEST_SHIFT)
             main = information[r, 0, c]
-            for w in range(1, n_opinions):
+            for w in range(1, n_models):
                 apart = shifts[r, w, c] - shifts[r, 0, c] - np.interp(level, grid, expected[c, w - 1])
                 variance = squares[r, w, c] / information[r, w, c] ** 2 + squares[r, 0, c] / main**2
                 variance -= 2.0 * products[r, w, c] / (information[r, w, c] * main)

@@ -1,7 +1,7 @@
-"""Say, from held-out rows, how far a model's prior can be trusted and how its views ought to agree.
+"""Measure, on held-out rows, how sensitive a model's estimated prior is and how far its views should agree.
 
-A model is allowed to drift: no likelihood ratio stays exact in the wild. How much a drift of `RATIO_DRIFT` moves the
-estimated prior is its *sensitivity*; a weak classifier's is large, and such a prior is not worth following.
+No likelihood ratio stays exact after deployment. How far a drift of `RATIO_DRIFT` moves the estimated prior is its
+*sensitivity*; that of a weak classifier is large, and such a prior is not worth following.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,12 @@ GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
 MOST_ROWS = 6_000  # held-out rows that are looked at, about
 DIGITS = 6  # that are kept, so that a table is the same wherever it is made
 NEWTON_STEPS = 40
+TABLES = ("expected", "sensitivity", "noise", "least_information")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewReference:
-    """What held-out rows say of W = V + 1 opinions (the model's first) on C classes, at G levels of the prior.
+    """What held-out rows show of W = V + 1 models (the main one first) on C classes, at G levels of the prior.
 
     >>> ViewReference.empty(2).n_views
     0
@@ -50,7 +51,7 @@ class ViewReference:
 
     @classmethod
     def empty(cls, n_classes: int) -> "ViewReference":
-        """Return what is known where nothing is: no views, and no sensitivity."""
+        """Return the reference of a model without views or held-out rows: no sensitivity."""
         n_monitored = 1 if n_classes == 2 else n_classes
         return cls(
             np.zeros((n_monitored, 0, len(GRID))),
@@ -61,24 +62,24 @@ class ViewReference:
 
     @classmethod
     def of_model(cls, model: RatioModel) -> "ViewReference":
-        """Return what the held-out rows of a model say of it and of its views."""
+        """Measure a model and its views on its held-out rows."""
         labels = model.holdout_.labels
         rows = thinned_rows(labels, n_classes=model.n_classes, most=MOST_ROWS // model.n_classes)
         labels, weights = labels[rows], model.holdout_.weights[rows]
-        opinions = [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
+        models = [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
         calibrators = [model.calibrator, *(view.calibrator for view in model.view_members)]
-        parts = [Holdout(opinion[rows], labels, weights) for opinion in opinions]
+        parts = [Holdout(log_ratios[rows], labels, weights) for log_ratios in models]
         spreads = [
             calibration_variance(calibrator, part, model.prior_)
             for calibrator, part in zip(calibrators, parts, strict=True)
         ]
         monitored = [1] if model.n_classes == 2 else list(range(model.n_classes))
-        expected = np.zeros((len(monitored), len(opinions) - 1, len(GRID)))
+        expected = np.zeros((len(monitored), len(models) - 1, len(GRID)))
         sensitivity = np.zeros((len(monitored), len(GRID)))
-        information = np.zeros((len(opinions), len(monitored)))
-        variances = np.zeros((len(opinions), len(monitored)))
+        information = np.zeros((len(models), len(monitored)))
+        variances = np.zeros((len(models), len(monitored)))
         for c, k in enumerate(monitored):
-            share = float(model.prior_[k])
+            prior = float(model.prior_[k])
             ratios = [np.clip(one_vs_rest(part.log_ratios, model.prior_, k), -30.0, 30.0) for part in parts]
             for g, level in enumerate(GRID):
                 at = _weights(parts[0], model.prior_, k, level)
@@ -86,31 +87,25 @@ class ViewReference:
                 sensitivity[c, g] = abs(high.x - low.x) / 2.0
                 own, *others = (_most_likely(np.exp(log_ratios), at) for log_ratios in ratios)
                 expected[c, :, g] = [_beyond_noise(other, own, at) for other in others]
-            at_start = _weights(parts[0], model.prior_, k, share)
+            at_start = _weights(parts[0], model.prior_, k, prior)
             for w, log_ratios in enumerate(ratios):
-                information[w, c] = START_ROWS * _information(log_ratios, at_start, share)
-                variances[w, c] = spreads[w][k] * share * (1.0 - share) / 4.0
+                information[w, c] = START_ROWS * _information(log_ratios, at_start, prior)
+                variances[w, c] = spreads[w][k] * prior * (1.0 - prior) / 4.0
         noise = variances[1:] + variances[0]
         return cls(*(_rounded(array) for array in (expected, sensitivity, noise, information)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the tables as JSON values."""
-        return {
-            "expected": self.expected.tolist(),
-            "sensitivity": self.sensitivity.tolist(),
-            "noise": self.noise.tolist(),
-            "least_information": self.least_information.tolist(),
-        }
+        return {name: getattr(self, name).tolist() for name in TABLES}
 
     @classmethod
     def from_json(cls, described: Mapping[str, Any], *, n_classes: int) -> "ViewReference":
         """Return the tables that gave these values, checked."""
         n_monitored = 1 if n_classes == 2 else n_classes
         try:
-            names = ("expected", "sensitivity", "noise", "least_information")
-            expected, sensitivity, noise, information = (np.asarray(described[n], dtype=np.float64) for n in names)
+            expected, sensitivity, noise, information = (np.asarray(described[n], dtype=np.float64) for n in TABLES)
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise InvalidStateError("the view_reference of a safe tracker are damaged") from None
+            raise InvalidStateError("the view_reference of this safe tracker is damaged") from None
         n_views = len(information) - 1 if information.ndim else -1
         if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
             expected, noise = np.zeros((n_monitored, 0, len(GRID))), np.zeros((0, n_monitored))
@@ -121,16 +116,15 @@ class ViewReference:
             (n_views + 1, n_monitored),
         ]
         arrays = (expected, sensitivity, noise, information)
-        if [array.shape for array in arrays] != shapes:
-            raise InvalidStateError("the view_reference of a safe tracker are damaged")
         positive = all(bool((array >= 0.0).all()) for array in arrays[1:])
-        if not positive or not all(bool((np.abs(array) < 1e12).all()) for array in arrays):
-            raise InvalidStateError("the view_reference of a safe tracker are damaged")
+        usable = positive and all(bool((np.abs(array) < 1e12).all()) for array in arrays)
+        if not usable or [array.shape for array in arrays] != shapes:
+            raise InvalidStateError("the view_reference of this safe tracker is damaged")
         return cls(*arrays)
 
 
 def _weights(rows: Holdout, prior: FloatArray, k: int, level: float) -> FloatArray:
-    """Return weights that give class k the share `level` and the others what is left, in their proportions."""
+    """Return weights that give class k the prior `level` and the others the remainder, in their proportions."""
     shifted = prior * (1.0 - level) / (1.0 - prior[k])
     shifted[k] = level
     return rows.weights_at(shifted)
@@ -161,7 +155,7 @@ def _most_likely(ratios: FloatArray, weights: FloatArray) -> _Found:
 
 
 def _beyond_noise(other: _Found, own: _Found, weights: FloatArray) -> float:
-    """Return how far two opinions lie apart beyond two standard errors of the held-out rows."""
+    """Return the difference of two estimates beyond two standard errors of the held-out rows."""
     apart = other.x - own.x
     error = float(np.sqrt(((weights * (other.influence - own.influence)) ** 2).sum()))
     return float(np.sign(apart) * max(abs(apart) - 2.0 * error, 0.0))

@@ -6,7 +6,7 @@ import pytest
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.trackers import SafeTracker
 from obil.trackers.label_experts import N_EXPERTS, start_precision
-from obil.trackers.label_weight import label_weight_text, weight_of_labels
+from obil.trackers.label_summary import label_weight_text, weight_of_labels
 
 
 def test_one_label_says_little_and_many_decide() -> None:
@@ -33,7 +33,7 @@ def test_labels_that_come_late_leave_the_say_shared_and_the_status_says_so() -> 
         if n >= 300:
             tracker.feedback(drawn.log_ratios[n - 300], int(drawn.labels[n - 300]), row=n - 300)
     assert 0.5 < tracker.label_weight < 0.8
-    assert tracker.status == f"labels decide, with {100 * tracker.label_weight:.0f} % of the say"
+    assert tracker.status == f"labels decide: their weight is {100 * tracker.label_weight:.0f} %"
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -47,4 +47,4 @@ def test_without_labels_there_is_no_say_and_with_endless_ones_their_experts_weig
 
 
 def test_hardly_any_say_is_said_so() -> None:
-    assert label_weight_text(0.001).startswith("labels have less than 1 %")
+    assert label_weight_text(0.001).endswith("less than 1 %")

@@ -1,0 +1,170 @@
+"""Update the experts with a true label, however late it comes."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from obil.arrays import FloatArray, IntArray
+from obil.compiled import compiled, inlined
+from obil.trackers.label_experts import GUARDED, LabelMemory, log_posterior_of
+
+LEAST_DEALT = 1e-3  # of the weight that each label moves back to the start weights
+SMALLEST_SLOPE, LARGEST_SLOPE, LARGEST_OFFSET = 0.1, 3.0, 10.0
+LARGEST_LOGIT = 30.0
+
+
+class LabelStart(NamedTuple):
+    """What the experts start from, and how long they remember."""
+
+    weights: FloatArray  # (M,)
+    precision: FloatArray  # (K, K) of a recalibration before any label
+    count_memories: FloatArray  # (n,) in labels
+    map_memories: FloatArray  # (n,) in labels
+
+
+@compiled
+def learn_label(
+    log_ratios: FloatArray,
+    label: int,
+    replaced: int,
+    propensity: float,
+    row: int,
+    counts_only: bool,
+    start: LabelStart,
+    memory: LabelMemory,
+) -> None:
+    """Update with a true label, on the experts' advice when its row was decided; `replaced` is -1 or the old label.
+
+    The loss is weighted by least propensity / propensity, and by 1 / (1 + labels that came since the row was decided):
+    so many rows were already decided with weights that did not include this one.
+    """
+    weights, counts, maps, precisions = memory.weights, memory.counts, memory.maps, memory.precisions
+    least_propensity, seen = memory.least_propensity, memory.seen
+    n_experts, n_classes = weights.size, log_ratios.size
+    before = least_propensity[0]
+    least_propensity[0] = min(before, propensity)
+    weight = least_propensity[0] / propensity
+    level, slot = _find(row, memory.past_rows)
+    advice = memory.latest if row >= seen[0] - 1 else memory.past[level, slot]
+    since = _labels_since(row, seen, memory.arrivals)
+    if since == memory.arrivals.size:  # at least so many: what is stored knows more, rounded up
+        known = level >= 0 and memory.past_rows[level, slot] <= row
+        since = seen[1] - (memory.past_labels[level, slot] if known else 0)
+
+    # the experts' loss is that of posteriors, which need the scores of the serving model
+    if not counts_only:
+        rate = weight / (1.0 + since)
+        logs = np.empty(n_classes)
+        gains = np.empty(n_experts)
+        for m in range(n_experts):
+            log_posterior_of(log_ratios, advice[m], logs)
+            gains[m] = rate * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
+        highest = gains.max()
+        total = 0.0
+        for m in range(n_experts):
+            weights[m] = max(weights[m], 1e-300) * np.exp(gains[m] - highest)
+            total += weights[m]
+        dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT) / (1.0 + since)
+        for m in range(n_experts):
+            weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start.weights[m]
+
+    # what was learned at a higher least propensity is down-weighted from here on
+    if least_propensity[0] < before:
+        counts *= least_propensity[0] / before
+        for a in range(start.map_memories.size):
+            precisions[a] = start.precision + least_propensity[0] / before * (precisions[a] - start.precision)
+
+    # the counts
+    for c in range(start.count_memories.size):
+        if replaced >= 0:
+            counts[c, replaced] = max(counts[c, replaced] - weight, 0.0)
+        else:
+            for k in range(n_classes):
+                counts[c, k] *= 1.0 - weight / start.count_memories[c]
+        counts[c, label] += weight
+
+    # the recalibrations, of the guarded posterior at the time
+    base = np.empty(n_classes)
+    for k in range(n_classes):
+        logit = log_ratios[k] + (advice[GUARDED, k] if k > 0 else 0.0)
+        base[k] = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
+    for a in range(0 if counts_only else start.map_memories.size):
+        _recalibrate(base, label, replaced, weight, start.map_memories[a], start.precision, maps[a], precisions[a])
+    if replaced < 0:
+        memory.arrivals[seen[1] % memory.arrivals.size] = seen[0]
+        seen[1] += 1
+
+
+@inlined
+def _labels_since(row: int, seen: IntArray, arrivals: IntArray) -> int:
+    """Return how many of the last labels came after a row was decided."""
+    since = 0
+    for i in range(min(seen[1], arrivals.size)):
+        since += arrivals[i] > row
+    return since
+
+
+@inlined
+def _find(row: int, past_rows: IntArray) -> tuple[int, int]:
+    """Return where the advice closest before a row is stored, or the oldest where all is later; -1 where none is."""
+    level, slot, best = -1, -1, -1
+    oldest_level, oldest_slot, oldest = -1, -1, np.iinfo(np.int64).max
+    for i in range(past_rows.shape[0]):
+        for j in range(past_rows.shape[1]):
+            stored = past_rows[i, j]
+            if stored < 0:
+                continue
+            if best < stored <= row:
+                level, slot, best = i, j, stored
+            if stored < oldest:
+                oldest_level, oldest_slot, oldest = i, j, stored
+    return (level, slot) if level >= 0 else (oldest_level, oldest_slot)
+
+
+@inlined
+def _recalibrate(
+    base: FloatArray,
+    label: int,
+    replaced: int,
+    weight: float,
+    memory: float,
+    start_precision: FloatArray,
+    theta: FloatArray,
+    precision: FloatArray,
+) -> None:
+    """Take one step of a Bayesian logistic regression that forgets: logits = slope * base + offsets."""
+    n_classes = base.size
+    posterior = np.empty(n_classes)
+    log_posterior_of(base, theta, posterior)
+    gradient = np.zeros(n_classes)
+    residual = np.zeros(n_classes)
+    for k in range(n_classes):
+        posterior[k] = np.exp(posterior[k])
+        residual[k] = -posterior[k] if replaced < 0 else 0.0
+    residual[label] += 1.0
+    if replaced >= 0:
+        residual[replaced] -= 1.0
+    for k in range(1, n_classes):
+        gradient[0] += residual[k] * base[k]
+        gradient[k] = residual[k]
+    if replaced < 0:  # the information of a label does not depend on its value
+        mean = 0.0
+        for k in range(1, n_classes):
+            mean += posterior[k] * base[k]
+        kept = 1.0 - weight / memory
+        for i in range(n_classes):
+            for j in range(n_classes):
+                precision[i, j] = start_precision[i, j] + kept * (precision[i, j] - start_precision[i, j])
+        for k in range(1, n_classes):
+            precision[0, 0] += weight * posterior[k] * (base[k] - mean) * (base[k] - mean)
+            cross = weight * posterior[k] * (base[k] - mean)
+            precision[0, k] += cross
+            precision[k, 0] += cross
+            precision[k, k] += weight * posterior[k]
+            for j in range(1, n_classes):
+                precision[k, j] -= weight * posterior[k] * posterior[j]
+        precision[0, 0] += weight * posterior[0] * mean * mean
+    step = np.linalg.solve(precision, weight * gradient)
+    theta[0] = min(max(theta[0] + step[0], SMALLEST_SLOPE), LARGEST_SLOPE)
+    for k in range(1, n_classes):
+        theta[k] = min(max(theta[k] + step[k], -LARGEST_OFFSET), LARGEST_OFFSET)
