@@ -47,10 +47,10 @@ def test_a_stream_that_a_prior_explains_shows_no_difference_to_speak_of() -> Non
     difference = monitor.difference()
     assert max(abs(region.excess) for region in difference.regions) < 0.02
     for region in difference.regions:
-        assert region.least_share - 0.01 <= region.share_explained <= region.most_share + 0.01
-        assert 0.0 <= region.least_share < region.most_share <= 1.0
-    assert sum(region.share_seen for region in difference.regions) == pytest.approx(1.0)
-    assert sum(region.share_explained for region in difference.regions) == pytest.approx(1.0)
+        assert region.least_expected - 0.01 <= region.expected <= region.most_expected + 0.01
+        assert 0.0 <= region.least_expected < region.most_expected <= 1.0
+    assert sum(region.observed for region in difference.regions) == pytest.approx(1.0)
+    assert sum(region.expected for region in difference.regions) == pytest.approx(1.0)
     assert 1_500 < difference.n_rows < 2_200
 
 
@@ -71,7 +71,7 @@ def test_three_classes_are_described_by_their_log_ratios() -> None:
     region = monitor.difference().most_telling
     assert len(region.log_ratios) == 3
     assert region.low is None
-    assert region.share_seen == 1.0
+    assert region.observed == 1.0
     assert "log ratios near (0, " in monitor.difference().describe()
 
 

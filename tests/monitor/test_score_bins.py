@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from obil.monitor.score_bins import ScoreBins, effective_counts, wished_bins
+from obil.monitor.score_bins import ScoreBins, effective_counts, target_bins
 from obil.serving.holdout import Holdout
 from tests.monitor.cases import held_out
 
@@ -26,11 +26,11 @@ def test_the_bins_do_not_depend_on_an_affine_calibration() -> None:
     )
 
 
-@pytest.mark.parametrize(("smallest", "n_classes", "wished"), [(1, 2, 4), (200, 2, 8), (10**6, 2, 16), (150, 3, 10)])
-def test_the_smallest_class_says_how_many_bins(smallest: int, n_classes: int, wished: int) -> None:
+@pytest.mark.parametrize(("smallest", "n_classes", "target"), [(1, 2, 4), (200, 2, 8), (10**6, 2, 16), (150, 3, 10)])
+def test_the_smallest_class_says_how_many_bins(smallest: int, n_classes: int, target: int) -> None:
     counts = np.full(n_classes, 5_000.0 + smallest)
     counts[-1] = smallest
-    assert wished_bins(counts) == wished
+    assert target_bins(counts) == target
 
 
 def test_a_few_wild_scores_take_no_bin() -> None:

@@ -16,9 +16,9 @@ from obil.trackers.label_experts import (
     TRAINING,
     LabelMemory,
     advise_rows,
-    learn_label,
     priors_of_rows,
 )
+from obil.trackers.label_learning import LabelStart, learn_label
 from tests.trackers.cases import start_prior, stream
 
 
@@ -171,7 +171,7 @@ class KernelExperts:
         return np.concatenate([priors, prior[None]])
 
     def decide_one(self, row: FloatArray, guarded: FloatArray, fast: FloatArray) -> FloatArray:
-        """Return the prior of a row and the one of a unlabeled row after it, (2, K), where the banks stand still."""
+        """Return the prior of a row and that of a row without information after it, (2, K), at constant banks."""
         return self.decide(row[None], np.tile(guarded, (2, 1)), np.tile(fast, (2, 1)))
 
     def learn(
@@ -185,11 +185,14 @@ class KernelExperts:
     ) -> None:
         """Learn the label of the row just decided, or of the row with this number."""
         kept = self.memory
-        learn_label(
-            row, label, replaced, propensity, int(kept.seen[0]) - 1 if number is None else number, False,
-            self.start_weights, label_experts.start_precision(row.size),
-            np.array(COUNT_MEMORIES), np.array(RECALIBRATION_MEMORIES), *kept,
-        )  # fmt: skip
+        start = LabelStart(
+            self.start_weights,
+            label_experts.start_precision(row.size),
+            np.array(COUNT_MEMORIES),
+            np.array(RECALIBRATION_MEMORIES),
+        )
+        decided = int(kept.seen[0]) - 1 if number is None else number
+        learn_label(row, label, replaced, propensity, decided, False, start, kept)
 
 
 def random_priors(rng: np.random.Generator, n: int, n_classes: int) -> FloatArray:

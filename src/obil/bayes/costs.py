@@ -11,7 +11,7 @@ from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 
 LARGEST_COST = 1e305
-SMALLEST_SHARE = 1e-305  # of the largest cost: beyond that their ratio is no number any more
+LEAST_RELATIVE_COST = 1e-305  # to the largest: beyond that their ratio is not a float
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -76,9 +76,9 @@ class Costs:
                 f"{decided} when {true} is true against {values[true, true]} for being right"
             )
         beyond = wrong[~np.eye(len(values), dtype=bool)]
-        if beyond.min() < beyond.max() * SMALLEST_SHARE:
+        if beyond.min() < beyond.max() * LEAST_RELATIVE_COST:
             raise InvalidInputError(
-                f"costs must be comparable, the smallest at least {SMALLEST_SHARE:g} of the largest, got "
+                f"costs must be comparable, the smallest at least {LEAST_RELATIVE_COST:g} of the largest, got "
                 f"{beyond.min():g} and {beyond.max():g}"
             )
         if classes is not None and len(classes) != len(values):

@@ -56,9 +56,9 @@ def log_posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
 
 
 def log_ratios_from_posterior(posteriors: npt.ArrayLike, prior: PriorLike) -> FloatArray:
-    """Divide the balance a posterior was trained at out of it: log p(x|k) - log p(x|0), (n, K).
+    """Divide the training prior out of a posterior: log p(x|k) - log p(x|0), (n, K).
 
-    `prior` is the balance the posterior belongs to, weights and resampling included: a member trained
+    `prior` is the class prior it was trained at, weights and resampling included: a member trained
     with cost weight w on the negatives has prior odds w times those of its rows.
 
     >>> log_ratios_from_posterior([[0.8, 0.2]], 0.2)

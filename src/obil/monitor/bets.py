@@ -1,4 +1,4 @@
-"""Imagine what the stream would look like if no prior explained it: warped held-out scores, and the recent past."""
+"""Propose what the stream would look like if no prior explained it: warped held-out scores, and recent rows."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ PRIOR_STEPS = 3
 
 
 def warped_histograms(holdout: Holdout, bins: ScoreBins) -> FloatArray:
-    """Return the histograms of held-out rows as they are and warped in several ways, (1 + J, K, B).
+    """Return the histograms of held-out rows as they are and under each of J warps, (1 + J, K, B).
 
     A warp adds to the evidence for one class, or noise to the evidence for all of them.
     """
@@ -58,7 +58,7 @@ def _spread_within_classes(holdout: Holdout, bins: ScoreBins) -> FloatArray:
 
 
 @compiled
-def imagine(
+def propose(
     fresh: FloatArray,
     counts: FloatArray,
     kept: FloatArray,

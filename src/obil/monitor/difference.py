@@ -1,4 +1,4 @@
-"""Say where a stream differs from everything that some prior explains."""
+"""Find where a stream differs from everything that some prior explains."""
 
 from dataclasses import dataclass
 
@@ -21,18 +21,18 @@ class ScoreRegion:
     log_ratios: tuple[float, ...]  # (K,) at its centre
     low: float | None  # the log ratio it starts at, where there are two classes
     high: float | None  # and the one it ends at
-    share_seen: float  # of the recent rows
-    share_explained: float  # at the closest point: the prior that explains all bins together best
-    least_share: float  # that any prior explains, taking this bin alone
-    most_share: float
+    observed: float  # fraction of the recent rows
+    expected: float  # fraction at the closest point: the prior that explains all bins together best
+    least_expected: float  # fraction that any prior explains, for this bin alone
+    most_expected: float
 
     @property
     def excess(self) -> float:
-        """The share seen beyond the share explained; negative where rows are missing."""
-        return self.share_seen - self.share_explained
+        """The observed beyond the expected fraction; negative where rows are missing."""
+        return self.observed - self.expected
 
     def describe(self) -> str:
-        """Say where the region lies, in log ratios."""
+        """Return where the region lies, in log ratios."""
         if self.low is None or self.high is None:
             return "log ratios near (" + ", ".join(f"{value:.2g}" for value in self.log_ratios) + ")"
         if self.low == -np.inf:
@@ -51,23 +51,23 @@ class Difference:
     True
     """
 
-    n_rows: float  # recent rows the shares rest on; older ones fade
+    n_rows: float  # recent rows behind the fractions; older ones fade
     regions: tuple[ScoreRegion, ...]
 
     @property
     def most_telling(self) -> ScoreRegion:
         """The region whose excess or lack of rows is least likely to be chance."""
-        return max(self.regions, key=lambda region: abs(region.excess) / np.sqrt(region.share_explained + 1e-6))
+        return max(self.regions, key=lambda region: abs(region.excess) / np.sqrt(region.expected + 1e-6))
 
     def describe(self) -> str:
-        """Say in one sentence where the difference is largest."""
+        """Return one sentence on where the difference is largest."""
         if self.n_rows == 0.0:
             return "No rows yet."
         region = self.most_telling
         amount = "more" if region.excess > 0.0 else "fewer"
         return (
-            f"{100.0 * region.share_seen:.1f} % of the recent rows have {region.describe()}, {amount} than the "
-            f"{100.0 * region.share_explained:.1f} % of the prior that explains the stream best."
+            f"{100.0 * region.observed:.1f} % of the recent rows have {region.describe()}, {amount} than the "
+            f"{100.0 * region.expected:.1f} % of the prior that explains the stream best."
         )
 
 
@@ -90,10 +90,10 @@ def difference_from(hull: NullHull, bins: ScoreBins, recent: FloatArray) -> Diff
                 log_ratios=tuple(ratios[b].tolist()),
                 low=float(edges[b]) if is_binary else None,
                 high=float(edges[b + 1]) if is_binary else None,
-                share_seen=float(seen[b]),
-                share_explained=float(explained[b]),
-                least_share=max(0.0, 1.0 - hull.largest_mean(1.0 - only)),
-                most_share=min(1.0, hull.largest_mean(only)),
+                observed=float(seen[b]),
+                expected=float(explained[b]),
+                least_expected=max(0.0, 1.0 - hull.largest_mean(1.0 - only)),
+                most_expected=min(1.0, hull.largest_mean(only)),
             )
         )
     return Difference(n_rows, tuple(regions))

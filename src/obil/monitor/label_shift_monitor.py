@@ -1,4 +1,4 @@
-"""Watch whether any sequence of priors can explain a stream of log ratios."""
+"""Monitor whether any sequence of priors can explain a stream of log ratios."""
 
 import math
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, as_floats, as_log_ratios
-from obil.errors import InvalidInputError, InvalidStateError
+from obil.arrays import FloatArray, IntArray, as_log_ratio_row, as_log_ratios, restore_arrays
+from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
 from obil.monitor.model_reference import MONITOR_TOLERANCE, monitor_reference
-from obil.monitor.monitor_state import check_memory, restore_memory
+from obil.monitor.monitor_state import check_memory
 from obil.monitor.reference import MonitorReference, fingerprint_of, place_bets
 from obil.monitor.score_bins import place_rows
-from obil.monitor.wealth import BoolArray, watch
+from obil.monitor.wealth import BoolArray, update_wealths
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 
@@ -25,7 +25,7 @@ class LabelShiftMonitor:
     The log ratios are put into bins. Under label shift each row is drawn from a mixture of the classes'
     histograms, which the held-out rows pin down to a set (`NullHull`). The monitor bets against *all* those
     mixtures at once: on shifted and on noisier scores and on what it saw of late, so that under any path of
-    the prior it cannot expect to gain. What it holds is the evidence against label shift.
+    the prior it cannot expect to gain. What it gains is the evidence against label shift, an e-value.
 
     Guarantee
     ---------
@@ -49,8 +49,8 @@ class LabelShiftMonitor:
         The chance that the held-out rows mislead.
     tolerance
         How far each class's histogram may differ from the held-out one beyond chance, as a Kullback-Leibler
-        divergence in nats: a shift by d standard deviations is about d^2 / 2. 0 takes held-out scores at
-        their word; 0.02 forgives what cross-fitting does to boosted trees, and a shift of a fifth.
+        divergence in nats: a shift by d standard deviations is about d^2 / 2. 0 takes held-out scores as
+        exact; 0.02 allows for what cross-fitting does to boosted trees, and for a shift of a fifth.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat([0, 1], [2000, 200])
@@ -71,7 +71,7 @@ class LabelShiftMonitor:
 
     @classmethod
     def on(cls, reference: MonitorReference) -> Self:
-        """Return a monitor that watches from reference already laid: another stream of the same model costs little."""
+        """Return a monitor on a reference that exists: another stream of the same model costs little."""
         monitor = cls.__new__(cls)
         monitor._take(reference)
         return monitor
@@ -91,7 +91,7 @@ class LabelShiftMonitor:
         self._reference = reference
         self._log_alarm = -math.log(reference.settings["alpha"])
         self._bins, self._hull = reference.bins, reference.hull
-        n_alternatives = len(reference.shares) // 2
+        n_alternatives = len(reference.start_wealths) // 2
         n_classes, n_bins = self._hull.histograms.shape
         self._every = reference.every
         self._alternatives = np.empty((n_alternatives, n_bins))
@@ -100,7 +100,7 @@ class LabelShiftMonitor:
         self._number = np.zeros(1, dtype=np.int64)
         self._was_trusted = np.empty(1, dtype=np.bool_)
         self._memory = reference.fresh_memory()
-        self._pay(self._number[:0], self._was_trusted[:0])  # compiles now, so that the first row does not wait
+        self._pay(self._number[:0], self._was_trusted[:0])  # compiles now, and not when the first row comes
 
     @property
     def n_classes(self) -> int:
@@ -114,7 +114,7 @@ class LabelShiftMonitor:
 
     @property
     def n_monitored(self) -> int:
-        """Rows seen in this watch: since the last restart."""
+        """Rows of this monitoring run: since the last restart."""
         return int(self._memory.seen[1])
 
     @property
@@ -124,12 +124,12 @@ class LabelShiftMonitor:
 
     @property
     def log_evidence(self) -> float:
-        """The evidence against label shift, as the logarithm of an e-value: 0 says nothing, below 0 speaks for it."""
+        """The evidence against label shift, as the logarithm of an e-value: 0 is none, below 0 supports label shift."""
         return float(self._memory.evidence[0])
 
     @property
     def peak_log_evidence(self) -> float:
-        """The largest the log evidence has been in this watch."""
+        """The largest log evidence of this monitoring run."""
         return float(self._memory.evidence[1])
 
     @property
@@ -148,35 +148,28 @@ class LabelShiftMonitor:
         return int(self._memory.seen[3])
 
     def update(self, log_ratios: npt.ArrayLike) -> None:
-        """Watch one row of log ratios, (K,)."""
-        row = as_floats(log_ratios, "log_ratios")
-        if row.ndim != 1:
-            raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
-        values = row.tolist()
-        # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
-        if not (len(values) == self._reference.start_prior.size and values[0] == 0.0 and math.isfinite(sum(values))):
-            row = as_log_ratios(row[None], n_classes=self.n_classes)[0]
-        self.update_checked(row)
+        """Update with one row of log ratios, (K,)."""
+        self.update_checked(as_log_ratio_row(log_ratios, n_classes=self.n_classes))
 
     def update_checked(self, row: FloatArray) -> None:
         """Do what `update` does with a row that was checked already."""
         self._row[0] = row
         place_rows(self._row, self._bins.centres, self._bins.low, self._bins.high, self._number)
-        self._watch(self._number, self._was_trusted)
+        self._update(self._number, self._was_trusted)
 
     def update_many(self, log_ratios: npt.ArrayLike) -> BoolArray:
-        """Watch rows (n, K) in order; return whether the stream was trusted *before* each row, (n,)."""
+        """Update with rows (n, K) in order; return whether the stream was trusted *before* each row, (n,)."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         numbers = self._bins.numbers(rows)
         trusted = np.empty(len(rows), dtype=np.bool_)
         first, end = 0, self._every - int(self._memory.seen[1]) % self._every
         while first < len(rows):  # in pieces that end where bets are placed
-            self._watch(numbers[first:end], trusted[first:end])
+            self._update(numbers[first:end], trusted[first:end])
             first, end = end, end + self._every
         return trusted
 
     def restart(self) -> None:
-        """Forget the evidence and what was seen, and watch afresh: rows and alarms are still counted."""
+        """Start a new monitoring run without evidence: rows and alarms are still counted."""
         seen = self._memory.seen
         self._memory = self._reference.fresh_memory()
         self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
@@ -190,7 +183,7 @@ class LabelShiftMonitor:
         return difference_from(self._hull, self._bins, self._memory.counts[0] + self._memory.fresh)
 
     def state(self) -> dict[str, Any]:
-        """Return everything needed to go on bit for bit beside the held-out rows, as plain JSON values."""
+        """Return everything needed to resume bit for bit beside the held-out rows, as plain JSON values."""
         memory = {name: values.tolist() for name, values in self._memory._asdict().items()}
         return {
             "monitor": type(self).__name__,
@@ -201,12 +194,12 @@ class LabelShiftMonitor:
 
     @classmethod
     def from_state(cls, held_out: Holdout | MonitorReference, state: Mapping[str, Any]) -> Self:
-        """Return a monitor that goes on exactly where the one that made `state` stopped, on the same held-out rows."""
+        """Return a monitor that resumes exactly where the one that made `state` stopped, on the same held-out rows."""
         try:
             name, settings, fingerprint = state["monitor"], dict(state["settings"]), state["held_out"]
             saved = dict(state["memory"])
         except (KeyError, TypeError, ValueError):
-            raise InvalidStateError("a monitor state holds 'monitor', 'settings', 'held_out' and 'memory'") from None
+            raise InvalidStateError("a monitor state must hold monitor, settings, held_out and memory") from None
         if name != cls.__name__:
             raise InvalidStateError(f"this state belongs to {name!r:.40}, not to {cls.__name__!r}")
         if fingerprint != (held_out.held_out if isinstance(held_out, MonitorReference) else fingerprint_of(held_out)):
@@ -221,25 +214,18 @@ class LabelShiftMonitor:
                 monitor = cls(held_out, **settings)
         except (TypeError, ValueError) as error:
             raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
-        restore_memory(monitor._memory, saved)
+        restore_arrays(monitor._memory._asdict(), saved)
         check_memory(monitor._memory, monitor._hull, every=monitor._every, log_alarm=monitor._log_alarm)
         return monitor
 
-    def _watch(self, numbers: IntArray, trusted: BoolArray) -> None:
-        """Watch rows up to the next time bets are placed, and place them where that is reached."""
+    def _update(self, numbers: IntArray, trusted: BoolArray) -> None:
+        """Update with rows up to the next time bets are placed, and place them where that is reached."""
         if self._pay(numbers, trusted) % self._every == 0:
             place_bets(self._reference, self._memory, self._alternatives, self._bets)
 
     def _pay(self, numbers: IntArray, trusted: BoolArray) -> int:
         memory = self._memory
-        return watch(
-            numbers,
-            trusted,
-            memory.pays,
-            self._reference.shares,
-            self._log_alarm,
-            memory.wealths,
-            memory.fresh,
-            memory.evidence,
-            memory.seen,
-        )
+        return update_wealths(
+            numbers, trusted, memory.pays, self._reference.start_wealths, self._log_alarm,
+            memory.wealths, memory.fresh, memory.evidence, memory.seen,
+        )  # fmt: skip

@@ -17,7 +17,7 @@ SETTLED = 60  # calls after which the projection no longer moves
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NullHull:
-    """All mixtures of histograms that the held-out rows leave possible, one set a class.
+    """All mixtures of histograms that the held-out rows leave possible, one set per class.
 
     The set of class k holds every f with n_k KL(f^_k || f) <= half a chi-square quantile of B - 1 degrees of
     freedom: all K of them hold the true histograms with probability 1 - delta. Under label shift, whatever
@@ -88,8 +88,8 @@ def bet_against(
     """Write into `bets` (N, B) what the best bet on each alternative (N, B) pays in each bin.
 
     The best bet on r is r / p*, with p* the point of the hull that is closest to r in KL(r || p). It is found
-    by expectation-maximisation: each class claims its share of r, and its part moves to what it claimed as far
-    as its set allows. The bet is divided by its exact largest mean over the hull, so that it is fair under
+    by expectation-maximisation: each class claims its part of r, and moves to what it claimed as far as its set
+    allows. The bet is divided by its exact largest mean over the hull, so that it is fair under
     every prior however close p* is; steps only make it pay more.
     """
     n_bets, n_bins = alternatives.shape
@@ -182,10 +182,10 @@ def largest_mean(histograms: FloatArray, radii: FloatArray, payoff: FloatArray) 
             for b in range(n_bins):
                 if histograms[k, b] > 0.0:
                     gap = above + (top - payoff[b])
-                    share = histograms[k, b] / gap
+                    ratio = histograms[k, b] / gap
                     logs += histograms[k, b] * np.log(gap)
-                    inverse += share
-                    squares += share / gap
+                    inverse += ratio
+                    squares += ratio / gap
             bound = min(bound, top + above - np.exp(logs - radii[k]))
             excess = logs + np.log(inverse) - radii[k]  # 0 at the best v, and falls with it
             if abs(excess) < 1e-4 * radii[k] or above < 1e-9 * spread:

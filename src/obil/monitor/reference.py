@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray, require_in
-from obil.monitor.bets import MEMORIES, imagine, warped_histograms
+from obil.monitor.bets import MEMORIES, propose, warped_histograms
 from obil.monitor.monitor_state import MonitorMemory
 from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
-from obil.monitor.wealth import payoffs, start_shares
+from obil.monitor.wealth import payoffs, start_wealths
 from obil.serving.holdout import Holdout
 
 REFRESH_EVERY = 50  # rows
-WORK_A_REFRESH = 2_000  # many classes place bets less often, so that a row costs about the same
+WORK_PER_REFRESH = 2_000  # many classes place bets less often, so that a row costs about the same
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class MonitorReference:
     start_prior: FloatArray  # (K,)
     every: int  # rows between two times that bets are placed
     kept: FloatArray  # (M,) of each running histogram, from one time to the next
-    shares: FloatArray  # (1 + 2N,) of the evidence, at the start
+    start_wealths: FloatArray  # (1 + 2N,) fractions of the evidence
     start: MonitorMemory  # before the first row, the bets placed
 
     @classmethod
     def of(
         cls, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0
     ) -> "MonitorReference":
-        """Lay the reference for held-out rows of every class."""
+        """Compute the reference from held-out rows of every class."""
         settings = {
             "alpha": require_in("alpha", alpha, 1e-12, 0.5),
             "delta": require_in("delta", delta, 1e-12, 0.5),
@@ -51,8 +51,8 @@ class MonitorReference:
         warped = warped_histograms(holdout, bins)
         n_alternatives = len(warped) - 1 + len(MEMORIES)
         n_classes, n_bins = hull.histograms.shape
-        every = REFRESH_EVERY * math.ceil(n_alternatives * STEPS * n_classes * n_bins / WORK_A_REFRESH)
-        shares = start_shares(n_alternatives)
+        every = REFRESH_EVERY * math.ceil(n_alternatives * STEPS * n_classes * n_bins / WORK_PER_REFRESH)
+        wealths = start_wealths(n_alternatives)
         mixing, parts = hull.start(n_alternatives)
         start = MonitorMemory(
             fresh=np.zeros(n_bins),
@@ -61,13 +61,13 @@ class MonitorReference:
             mixing=mixing,
             parts=parts,
             pays=np.ones((1 + 2 * n_alternatives, n_bins)),
-            wealths=shares.copy(),
+            wealths=wealths.copy(),
             evidence=np.zeros(2),
             seen=np.zeros(4, dtype=np.int64),
         )
         kept = np.exp(-every / np.array(MEMORIES))
         reference = cls(
-            holdout, settings, fingerprint_of(holdout), bins, hull, warped, holdout.prior, every, kept, shares, start
+            holdout, settings, fingerprint_of(holdout), bins, hull, warped, holdout.prior, every, kept, wealths, start
         )
         alternatives, bets = np.empty((2, n_alternatives, n_bins))
         for _ in range(SETTLED):  # the first bets are as good as the later ones, which start from them
@@ -75,7 +75,7 @@ class MonitorReference:
         return reference
 
     def fresh_memory(self) -> MonitorMemory:
-        """Return the memory of a watch that has seen no row."""
+        """Return the memory of a monitoring run before its first row."""
         return MonitorMemory(**{name: values.copy() for name, values in self.start._asdict().items()})
 
     def with_settings(self, settings: Mapping[str, Any]) -> "MonitorReference":
@@ -84,8 +84,8 @@ class MonitorReference:
 
 
 def place_bets(reference: MonitorReference, memory: MonitorMemory, alternatives: FloatArray, bets: FloatArray) -> None:
-    """Imagine what the next rows may be, (N, B), and bet on it against the hull, (N, B), in the memory."""
-    imagine(
+    """Propose what the next rows may be, (N, B), and bet on it against the hull, (N, B), in the memory."""
+    propose(
         memory.fresh,
         memory.counts,
         reference.kept,

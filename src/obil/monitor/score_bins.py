@@ -10,7 +10,7 @@ from obil.serving.holdout import Holdout
 
 FEWEST_BINS, MOST_BINS = 4, 64
 ENDS = 0.005  # rows beyond these quantiles count as lying there: one wild score must not take a bin
-FARTHEST = 1e100  # log ratios beyond it are told apart by nothing, and their sums cannot overflow
+FARTHEST = 1e100  # log ratios beyond it are equal, so that their sums cannot overflow
 MOST_POINTS = 20_000  # of the held-out rows, to place the centres by
 ROUNDS = 30
 
@@ -20,8 +20,8 @@ class ScoreBins:
     """Each bin holds the log ratios nearest to its centre; with two classes that is an interval.
 
     The centres are those of k-means over the log ratios less their mean, where all classes are alike. A
-    held-out class counts by the square root of its rows: the rare one is seen better than at its own
-    share, and the common one still decides most. Such bins have room for rows far out, in any direction:
+    held-out class counts by the square root of its rows: the rare one is resolved better than at its own
+    prevalence, and the common one still decides most. Such bins have room for rows far out, in any direction:
     bins of equal weight find added noise later, and bins of the leading class and its margin find next
     to nothing among three classes.
 
@@ -45,7 +45,7 @@ class ScoreBins:
         the sets of `NullHull` miss the truth as often as they may, bins chosen afresh each time.
         """
         counts = effective_counts(holdout)
-        wished = n_bins or wished_bins(counts)
+        target = n_bins or target_bins(counts)
         chosen = _thinned(holdout)
         rows, labels = holdout.log_ratios[chosen], holdout.labels[chosen]
         weights = holdout.weights[chosen]
@@ -55,7 +55,7 @@ class ScoreBins:
         centre_rows(rows, points)
         low, high = (_weighted_quantiles(points, weights, end) for end in (ENDS, 1.0 - ENDS))
         points = np.clip(points, low, high)
-        centres = np.array(_split(points, weights, wished))
+        centres = np.array(_split(points, weights, target))
         mass = np.empty(len(centres))
         _settle(points, weights, centres, mass)
         centres = centres[mass > 0.0]  # equal scores leave some of them nothing
@@ -75,7 +75,7 @@ class ScoreBins:
         return found
 
     def histograms(self, log_ratios: FloatArray, holdout: Holdout) -> FloatArray:
-        """Return each class's weighted share of each bin, (K, B), with these log ratios for the held-out rows."""
+        """Return each class's weighted fraction in each bin, (K, B), with these log ratios for the held-out rows."""
         shape = (holdout.n_classes, self.n_bins)
         places = holdout.labels * self.n_bins + self.numbers(log_ratios)
         mass = np.bincount(places, weights=holdout.weights, minlength=shape[0] * shape[1]).reshape(shape)
@@ -93,7 +93,7 @@ def effective_counts(holdout: Holdout) -> FloatArray:
     return np.asarray(summed**2 / squared)
 
 
-def wished_bins(counts: FloatArray) -> int:
+def target_bins(counts: FloatArray) -> int:
     """Return how many bins the held-out rows of each class (K,) can serve: 8 for two classes, 200 of the rarer."""
     fine = round(1.4 * float(np.cbrt(counts.min())))
     return min(min(max(fine, FEWEST_BINS), 16) + 3 * (counts.size - 2), MOST_BINS)
@@ -101,19 +101,19 @@ def wished_bins(counts: FloatArray) -> int:
 
 def _thinned(holdout: Holdout) -> IntArray:
     """Return up to about MOST_POINTS held-out rows with a weight, evenly from every class."""
-    share = max(1, MOST_POINTS // holdout.n_classes)
+    most = max(1, MOST_POINTS // holdout.n_classes)
     kept = []
     for k in range(holdout.n_classes):
         own = np.flatnonzero((holdout.labels == k) & (holdout.weights > 0.0))
-        kept.append(own[:: max(1, len(own) // share)])
+        kept.append(own[:: max(1, len(own) // most)])
     return np.concatenate(kept)
 
 
-def _weighted_quantiles(points: FloatArray, weights: FloatArray, share: float) -> FloatArray:
-    """Return the point below which `share` of the weight lies, in every column."""
+def _weighted_quantiles(points: FloatArray, weights: FloatArray, fraction: float) -> FloatArray:
+    """Return the point below which this fraction of the weight lies, in every column."""
     order = np.argsort(points, axis=0, kind="stable")
     below = np.cumsum(weights[order], axis=0)
-    at = (below < share * below[-1]).sum(axis=0)
+    at = (below < fraction * below[-1]).sum(axis=0)
     return np.asarray(
         np.take_along_axis(points, order, axis=0)[np.minimum(at, len(points) - 1), range(points.shape[1])]
     )
@@ -127,8 +127,8 @@ def _split(points: FloatArray, weights: FloatArray, n_parts: int) -> list[FloatA
     order = np.argsort(points[:, widest], kind="stable")
     below = np.cumsum(weights[order])
     first = n_parts // 2
-    share = below[-1] * first / n_parts * (1.0 + 1e-9)  # equal weights add up to it only to rounding
-    at = min(max(int(np.searchsorted(below, share, side="right")), 1), len(order) - 1)
+    lower_weight = below[-1] * first / n_parts * (1.0 + 1e-9)  # equal weights add up to it only to rounding
+    at = min(max(int(np.searchsorted(below, lower_weight, side="right")), 1), len(order) - 1)
     lower, upper = order[:at], order[at:]
     return _split(points[lower], weights[lower], first) + _split(points[upper], weights[upper], n_parts - first)
 

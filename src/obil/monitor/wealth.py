@@ -1,4 +1,4 @@
-"""Multiply what every bet holds by what it pays on each row, and move a little between the bets."""
+"""Multiply the wealth of every bet by what it pays on each row, and move a little between the bets."""
 
 from typing import TypeAlias
 
@@ -10,14 +10,14 @@ from obil.compiled import compiled
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-CASH = 0.2  # what is not bet at the start, so that a long quiet stream costs no more than this
-# Rows after which half of what the bets hold is shared out anew. A bet that lost on 100,000 good rows is then
+CASH = 0.2  # not bet at the start, so that a long stream without change costs no more than this
+# Rows after which half of the wealth is redistributed. A bet that lost on 100,000 good rows is then
 # back in play when they turn bad; each row of a million moves one part in a million, too little to notice.
 PATIENCE = 10_000.0
 
 
-def start_shares(n_alternatives: int) -> FloatArray:
-    """Return what is put into cash, then at full stake and at half stake into each alternative, (1 + 2N,)."""
+def start_wealths(n_alternatives: int) -> FloatArray:
+    """Return the fractions in cash, then at full stake and at half stake in each alternative, (1 + 2N,)."""
     return np.concatenate([[CASH], np.full(2 * n_alternatives, (1.0 - CASH) / (2 * n_alternatives))])
 
 
@@ -27,23 +27,23 @@ def payoffs(bets: FloatArray) -> FloatArray:
 
 
 @compiled
-def watch(
+def update_wealths(
     numbers: IntArray,
     trusted: BoolArray,
     pays: FloatArray,
-    shares: FloatArray,
+    start: FloatArray,
     log_alarm: float,
     wealths: FloatArray,
     fresh: FloatArray,
     evidence: FloatArray,
     seen: IntArray,
 ) -> int:
-    """Let rows with these bin numbers (n,) pay, in order; write whether the stream was trusted *before* each.
+    """Update with rows of these bin numbers (n,), in order; write whether the stream was trusted *before* each.
 
     Wealth only grows by what fair bets pay and is only moved between them, so that all of it together is a
-    test martingale. `wealths` (1 + 2N,) are shares of it; its logarithm and the peak of that are `evidence`.
-    `seen` counts rows in all and in this watch, and holds the row of the alarm and the number of alarms.
-    Returns the rows of this watch.
+    test martingale. `wealths` (1 + 2N,) are fractions of it; its logarithm and the peak of that are `evidence`.
+    `seen` counts rows in all and in this run, and holds the row of the alarm and the number of alarms.
+    Returns the rows of this run.
     """
     n_bets = wealths.size
     for t in range(numbers.size):
@@ -56,7 +56,7 @@ def watch(
         moved = 1.0 / (PATIENCE + seen[1])
         kept = (1.0 - moved) / total
         for j in range(n_bets):
-            wealths[j] = kept * wealths[j] + moved * shares[j]
+            wealths[j] = kept * wealths[j] + moved * start[j]
         fresh[b] += 1.0
         seen[0] += 1
         seen[1] += 1

@@ -1,21 +1,20 @@
 """Threshold as low as a budget of alerts allows."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from obil.arrays import FloatArray
+from obil.policies.curve_policy import CurvePolicy
 from obil.policies.operating_curve import OperatingCurve
 from obil.policies.settings import as_fraction
-from obil.policies.threshold_table import ThresholdTable, grid_priors
-from obil.serving.holdout import Holdout
 
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class AlertBudget:
+class AlertBudget(CurvePolicy):
     """Take the lowest threshold whose expected alert rate, P TPR + (1-P) FPR, is at most `rate`.
 
     A budget smaller than one held-out row can show is unreachable: nothing is alerted.
@@ -40,12 +39,3 @@ class AlertBudget:
         within = np.sum(alerts <= self.rate + ROUNDING, axis=1) - 1
         found: FloatArray = curve.log_thresholds[within]
         return found
-
-    def bind(self, holdout: Holdout | None, *, positive: int | None = None) -> ThresholdTable:
-        """Read the held-out rows once; `positive` is the class number to alert (1 if there are two)."""
-        curve = OperatingCurve.of(holdout, positive=positive)
-        return ThresholdTable.of(self.choose(curve, grid_priors()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the name and the settings as plain JSON values."""
-        return {"name": self.name, "rate": self.rate}

@@ -43,8 +43,8 @@ class CostThreshold:
 class CostPolicy:
     """Decide by what decisions cost.
 
-    Two classes have a threshold: `costs` then speaks of the positive class (row and column 1) against the
-    rest, whichever class number is bound as positive. A matrix over K > 2 classes has none: it is decided
+    Two classes have a threshold: row and column 1 of `costs` are the positive class, whichever class number is
+    bound as positive. A matrix over K > 2 classes has none: it is decided
     by `obil.bayes.costs.bayes_decision` with these `costs`.
 
     >>> CostPolicy(Costs(false_positive=1, false_negative=1)).bind(None).log_thresholds([0.5])
@@ -81,7 +81,7 @@ class CostPolicy:
     def from_json(cls, settings: dict[str, Any]) -> "CostPolicy":
         """Return the policy whose settings, all but the name, these are."""
         if set(settings) != {"matrix", "classes"}:
-            raise InvalidInputError(f"the policy 'cost' holds 'matrix' and 'classes', got {list(settings)!r:.80}")
+            raise InvalidInputError(f"the policy 'cost' must hold 'matrix' and 'classes', got {list(settings)!r:.80}")
         names = settings["classes"]
         if names is not None and not isinstance(names, list):
             raise InvalidInputError(f"classes must be a list or null, got {names!r:.40}")
@@ -91,5 +91,5 @@ class CostPolicy:
 def _plain(name: object) -> object:
     plain = name.item() if isinstance(name, np.generic) else name
     if not isinstance(plain, str | int | float | bool):
-        raise InvalidInputError(f"only words and numbers can be written as class names, got {name!r:.40}")
+        raise InvalidInputError(f"class names must be strings or numbers to be saved, got {name!r:.40}")
     return plain

@@ -1,22 +1,21 @@
 """Threshold at the best F-beta: precision against recall, at the prior of the moment."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
+from obil.policies.curve_policy import CurvePolicy
 from obil.policies.operating_curve import OperatingCurve
 from obil.policies.settings import as_number
-from obil.policies.threshold_table import ThresholdTable, grid_priors
-from obil.serving.holdout import Holdout
 
 LARGEST_BETA = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class FBetaPolicy:
+class FBetaPolicy(CurvePolicy):
     """Maximise F = (1 + b^2) P TPR / (b^2 P + P TPR + (1-P) FPR); beta above 1 favours recall.
 
     >>> from obil.serving.holdout import Holdout
@@ -45,12 +44,3 @@ class FBetaPolicy:
         score = (1.0 + missed_weight) * hits[found] / (missed_weight + hits[found] + false_alarms)
         best: FloatArray = curve.log_thresholds[found][np.argmax(score, axis=1)]
         return best
-
-    def bind(self, holdout: Holdout | None, *, positive: int | None = None) -> ThresholdTable:
-        """Read the held-out rows once; `positive` is the class number to alert (1 if there are two)."""
-        curve = OperatingCurve.of(holdout, positive=positive)
-        return ThresholdTable.of(self.choose(curve, grid_priors()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the name and the settings as plain JSON values."""
-        return {"name": self.name, "beta": self.beta}

@@ -27,16 +27,16 @@ def policy_from_json(record: Mapping[str, Any]) -> Policy:
     RecallFloor(recall=0.9)
     """
     if not isinstance(record, Mapping):
-        raise InvalidInputError(f"a policy is written as an object with a name, got {record!r:.40}")
+        raise InvalidInputError(f"a policy must be a mapping with a name, got {record!r:.40}")
     settings = dict(record)
     name = settings.pop("name", None)
     if not isinstance(name, str) or name not in _NAMES:
-        raise InvalidInputError(f"a policy is named one of {', '.join(_NAMES)}, got {name!r:.40}")
+        raise InvalidInputError(f"a policy must be named one of {', '.join(_NAMES)}, got {name!r:.40}")
     if name == "cost":
         return policies.CostPolicy.from_json(settings)
     expected = [_SETTING[name][1]] if name in _SETTING else []
     if list(settings) != expected:
-        raise InvalidInputError(f"the policy {name!r} holds the settings {expected}, got {list(settings)!r:.80}")
+        raise InvalidInputError(f"the policy {name!r} must hold the settings {expected}, got {list(settings)!r:.80}")
     return _build(name, **settings) if expected else policies.GMeanPolicy()
 
 
@@ -59,11 +59,11 @@ def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
                 f"the policy {name!r} needs a number after a colon: {TEXT_CHOICES}; got {text!r:.40}"
             )
     if name not in _SETTING:
-        raise InvalidInputError(f"a policy is one of {TEXT_CHOICES}; got {text!r:.40}")
+        raise InvalidInputError(f"a policy must be one of {TEXT_CHOICES}; got {text!r:.40}")
     try:
         number = float(value)
     except ValueError:
-        raise InvalidInputError(f"after the colon comes a number: {TEXT_CHOICES}; got {text!r:.40}") from None
+        raise InvalidInputError(f"a number must follow the colon: {TEXT_CHOICES}; got {text!r:.40}") from None
     return _build(name, **{_SETTING[name][1]: number})
 
 

@@ -51,7 +51,7 @@ class OperatingCurve:
             its label.
         """
         if holdout is None:
-            raise InvalidInputError("this policy reads its threshold off held-out rows, and the model carries none")
+            raise InvalidInputError("this policy needs held-out rows to choose its threshold, and the model has none")
         chosen = positive_class(positive, n_classes=holdout.n_classes)
         counted = holdout.weights > 0.0
         weights, prior = holdout.weights[counted], holdout.prior
@@ -65,7 +65,7 @@ class OperatingCurve:
             posterior = expit(scores + log_odds)
             if weights @ posterior > 0.0 and weights @ (1.0 - posterior) > 0.0:
                 is_positive = posterior
-            # otherwise the ratio denies that a class exists which the labels show: the labels have it
+            # otherwise the ratio excludes a class that the labels show: the labels decide
         return cls._traced(scores, weights * is_positive, weights * (1.0 - is_positive), weights)
 
     @classmethod

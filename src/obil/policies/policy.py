@@ -1,4 +1,4 @@
-"""Say what a policy is: settings that, bound to held-out rows, turn a prior into a threshold."""
+"""Define what a policy is: settings that, bound to held-out rows, turn a prior into a threshold."""
 
 from typing import Any, Protocol
 

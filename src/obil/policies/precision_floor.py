@@ -1,22 +1,21 @@
 """Threshold as low as a precision allows, or alert nothing where none reaches it."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from obil.arrays import FloatArray
+from obil.policies.curve_policy import CurvePolicy
 from obil.policies.operating_curve import OperatingCurve
 from obil.policies.settings import as_fraction
-from obil.policies.threshold_table import ThresholdTable, grid_priors
-from obil.serving.holdout import Holdout
 
 # One or two lucky rows at the top promise any precision; fewer than three are not believed.
 FEWEST_ROWS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class PrecisionFloor:
+class PrecisionFloor(CurvePolicy):
     """Among the thresholds with P TPR / (P TPR + (1-P) FPR) >= `precision`, take the one that finds most.
 
     A threshold counts only if at least three held-out rows lie above it (effective rows, where weights
@@ -47,12 +46,3 @@ class PrecisionFloor:
         last = meets.shape[1] - 1 - np.argmax(meets[:, ::-1], axis=1)
         found: FloatArray = np.where(meets.any(axis=1), curve.log_thresholds[last], np.inf)
         return found
-
-    def bind(self, holdout: Holdout | None, *, positive: int | None = None) -> ThresholdTable:
-        """Read the held-out rows once; `positive` is the class number to alert (1 if there are two)."""
-        curve = OperatingCurve.of(holdout, positive=positive)
-        return ThresholdTable.of(self.choose(curve, grid_priors()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the name and the settings as plain JSON values."""
-        return {"name": self.name, "precision": self.precision}

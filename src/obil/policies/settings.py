@@ -1,4 +1,4 @@
-"""Check what a policy is told: numbers that are numbers, inside their range."""
+"""Check a policy's settings: numbers, inside their range."""
 
 import math
 from numbers import Real
@@ -11,7 +11,7 @@ from obil.errors import InvalidInputError
 
 
 def as_number(name: str, value: object) -> float:
-    """Return a finite number as a float; words and truth values are none.
+    """Return a finite number as a float; strings and booleans are rejected.
 
     >>> as_number("beta", 2)
     2.0

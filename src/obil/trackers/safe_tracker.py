@@ -106,9 +106,7 @@ class SafeTracker(CompiledTracker):
         if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
             raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
         if not isinstance(view_reference, ViewReference | Mapping | None):
-            raise InvalidInputError(
-                f"view_reference must be a ViewReference, got {view_reference!r:.40}"
-            )
+            raise InvalidInputError(f"view_reference must be a ViewReference, got {view_reference!r:.40}")
         self._given = view_reference
         described = view_reference.to_json() if isinstance(view_reference, ViewReference) else view_reference
         super().__init__(
@@ -262,7 +260,7 @@ class SafeTracker(CompiledTracker):
         probability = require_in("propensity", propensity, 1e-9, 1.0)
         decided = int(labels.seen[0]) - 1 if row is None else _row_number(row, int(labels.seen[0]))
         if before >= 0 and not labels.seen[1]:
-            raise InvalidInputError(f"replaced={replaced!r:.40} must be a label that came before, and none has")
+            raise InvalidInputError(f"replaced must be a label that came before, got {replaced!r:.40} before any label")
         if before == number:
             return
         learn_label(values, number, before, probability, decided, counts_only, self._label_start, labels)
@@ -398,9 +396,7 @@ class SafeTracker(CompiledTracker):
 
 def _row_number(row: object, n_rows: int) -> int:
     if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row < n_rows:
-        raise InvalidInputError(
-            f"row must be one of the {n_rows} rows decided so far, got {row!r:.40}"
-        )
+        raise InvalidInputError(f"row must be one of the {n_rows} rows decided so far, got {row!r:.40}")
     return int(row)
 
 
