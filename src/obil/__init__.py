@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from obil.errors import ObilError as ObilError
     from obil.estimators.obil_classifier import OBILClassifier as OBILClassifier
     from obil.estimators.ratio_classifier import RatioClassifier as RatioClassifier
-    from obil.evaluation.backtest import Backtest as Backtest
     from obil.evaluation.backtest import backtest as backtest
+    from obil.evaluation.backtest_result import Backtest as Backtest
     from obil.evaluation.verify import Verification as Verification
     from obil.evaluation.verify import verify as verify
     from obil.online.decision import Decision as Decision
@@ -60,7 +60,8 @@ else:
             ),
             "estimators.obil_classifier": "OBILClassifier",
             "estimators.ratio_classifier": "RatioClassifier",
-            "evaluation.backtest": "Backtest backtest",
+            "evaluation.backtest": "backtest",
+            "evaluation.backtest_result": "Backtest",
             "evaluation.verify": "Verification verify",
             "online.decision": "Decision Decisions",
             "online.estimate_prior": "estimate_prior",

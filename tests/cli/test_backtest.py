@@ -92,11 +92,11 @@ def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
     assert record["labels"]["rate"] == 0.2
     assert record["labels"]["came"] > 200
     assert record["labels"]["draws"] == 8
-    assert record["local_share"]["rows"] >= 100
-    assert 0.0 < record["local_share"]["error"] < 0.1
+    assert record["local_prior"]["rows"] >= 100
+    assert 0.0 < record["local_prior"]["error"] < 0.1
     assert record["picture"] == "backtest.png"
     assert record["unlabelled"] == 0
-    assert {one["way"]: one["log_loss_ratio"] for one in record["ways"]}["safe"] < 0.95
+    assert {one["method"]: one["log_loss_ratio"] for one in record["methods"]}["safe"] < 0.95
     assert sum(record["recommendation"]["start_weights"]) == pytest.approx(1.0)
     assert obil(*words).stdout == first.stdout
     assert (table.parent / "backtest.png").read_bytes() == picture

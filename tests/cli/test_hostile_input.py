@@ -108,7 +108,7 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "prior in words": (GOOD, "predict model bad.csv --prior low --out scored.csv", "--prior must be a number"),
     "decimal comma prior": (GOOD, "predict model bad.csv --prior 0,02 --out scored.csv", "--prior must be one number"),
     "prior of another class": (GOOD, "predict model bad.csv --prior a=.5,b=.5 --out scored.csv", "got 'a'"),
-    "no such policy": (GOOD, f"{PREDICT} --policy luck", "a policy is one of"),
+    "no such policy": (GOOD, f"{PREDICT} --policy luck", "a policy must be one of"),
     "policy and cost": (GOOD, f"{PREDICT} --policy f1 --cost-fn 9", "leave out --cost-fp"),
     "negative cost": (GOOD, f"{PREDICT} --cost-fn -1", "cost"),
     "text to estimate from": (with_cell("pulse", "fast"), "prior model bad.csv", "'pulse' must hold numbers"),

@@ -54,7 +54,7 @@ def test_a_page_is_written_and_its_path_printed(folder: Path, tmp_path: Path) ->
     [
         ((), "missing.csv", "ill", "missing.csv"),
         ((), "holdout.csv", "sick", "sick"),
-        (("--policy", "best"), "holdout.csv", "ill", "a policy is one of"),
+        (("--policy", "best"), "holdout.csv", "ill", "a policy must be one of"),
         (("--policy", "f1", "--cost-fn", "2"), "holdout.csv", "ill", "leave out --cost-fp"),
         (("--cost-fp", "-1"), "holdout.csv", "ill", "must cost more"),
     ],

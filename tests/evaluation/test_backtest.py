@@ -20,10 +20,12 @@ from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, ModelFileError
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.evaluation.backtest import LABEL_DRAWS, N_DRAWS, Backtest, backtest, backtest_table
-from obil.evaluation.backtest_advice import choose_lead, difference, difference_of_draws, start_weights
+from obil.evaluation.backtest import N_DRAWS, backtest
+from obil.evaluation.backtest_advice import TITLES, choose_lead, difference, difference_of_draws, start_weights
 from obil.evaluation.backtest_plot import draw_backtest
+from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
 from obil.evaluation.local_prior import local_priors
+from obil.evaluation.table_backtest import backtest_table
 from obil.online.online_classifier import OnlineClassifier
 from obil.serving.files import load, save
 from obil.serving.tracker_advice import TrackerAdvice
@@ -69,11 +71,11 @@ def found(case: str) -> Backtest:
 
 def test_under_label_shift_adapting_beats_not_adapting_and_the_sentence_says_so() -> None:
     result = found("step")
-    for way in ("bank", "safe", "safe_fast", "safe_labels"):
-        assert result[way].log_loss_ratio < 0.95, way
-        assert result[way].cost_ratio < 0.95, way
-        assert result[way].excess.sign == -1, way
-        assert result[way].prior_error < result["static"].prior_error
+    for method in ("bank", "safe", "safe_fast", "safe_labels"):
+        assert result[method].log_loss_ratio < 0.95, method
+        assert result[method].cost_ratio < 0.95, method
+        assert result[method].excess.sign == -1, method
+        assert result[method].prior_error < result["static"].prior_error
     assert result["oracle"].log_loss_ratio < result["bank"].log_loss_ratio + 0.01
     advised = result.recommendation
     assert advised.lead in ("slow", "fast")
@@ -120,14 +122,14 @@ def test_every_prior_is_the_one_that_deployment_decides_with() -> None:
     half = N // 2
     model = classifier(views=True).fit(X[:half], y[:half], time=np.arange(half)).model_
     result = found("step")
-    for way, tracker in (
+    for method, tracker in (
         ("bank", BayesBank()),
         ("safe", None),
         ("safe_fast", SafeTracker.for_model(model, lead="fast")),
     ):
         decided = OnlineClassifier(model, tracker=tracker, monitor=False).decide_many(X[half:])
-        assert decided.priors.tobytes() == result.priors[way].tobytes()
-        assert (decided.labels != y[half:]).mean() == result[way].cost
+        assert decided.priors.tobytes() == result.priors[method].tobytes()
+        assert (decided.labels != y[half:]).mean() == result[method].cost
 
     online, priors = OnlineClassifier(model, monitor=False), []
     asked = np.random.default_rng(0).random(half) < 0.05
@@ -183,9 +185,9 @@ def test_the_seed_chooses_the_labels_that_come_and_nothing_else() -> None:
     second = backtest(classifier(), X, y, time=np.arange(N), views=False, random_state=1)
     assert first.to_json() == second.to_json()
     assert first["safe_labels"] != Backtest.__getitem__(found("drift"), "safe_labels")
-    same = {one["way"]: one for one in _without_views()["ways"]}
-    for one in first.to_json()["ways"]:
-        assert (one == same[one["way"]]) == (one["way"] != "safe_labels")
+    same = {one["method"]: one for one in _without_views()["methods"]}
+    for one in first.to_json()["methods"]:
+        assert (one == same[one["method"]]) == (one["method"] != "safe_labels")
 
 
 def test_the_estimator_is_left_unfitted_and_the_result_is_frozen() -> None:
@@ -196,7 +198,7 @@ def test_the_estimator_is_left_unfitted_and_the_result_is_frozen() -> None:
     assert estimator.views is False
     with pytest.raises(FrozenInstanceError):
         result.n_later = 3
-    with pytest.raises(KeyError, match=r"a way must be one of .*'safe_labels'.*, got 'luck'"):
+    with pytest.raises(KeyError, match=r"method must be one of .*'safe_labels'.*, got 'luck'"):
         result["luck"]
 
 
@@ -205,12 +207,12 @@ def test_costs_change_costs_and_no_log_loss() -> None:
     costly = backtest(
         classifier(), X, y, time=np.arange(N), views=False, costs=Costs(false_positive=1, false_negative=20)
     ).to_json()
-    for dear, cheap in zip(costly["ways"], _without_views()["ways"], strict=True):
+    for dear, cheap in zip(costly["methods"], _without_views()["methods"], strict=True):
         assert dear["log_loss"] == cheap["log_loss"]
         assert dear["cost"] > cheap["cost"]
     named = Costs.from_matrix([[0, 1], [20, 0]], classes=[1, 0])
     again = backtest(classifier(), X, y, time=np.arange(N), views=False, costs=named).to_json()
-    assert again["ways"][0]["cost"] == costly["ways"][0]["cost"]
+    assert again["methods"][0]["cost"] == costly["methods"][0]["cost"]
 
 
 def test_a_model_that_never_errs_has_no_cost_to_compare_with() -> None:
@@ -224,10 +226,10 @@ def test_a_model_that_never_errs_has_no_cost_to_compare_with() -> None:
     json.dumps(result.to_json(), allow_nan=False)
 
 
-def test_three_classes_words_and_tables_are_replayed(tmp_path: Path) -> None:
+def test_three_classes_categories_and_tables_are_replayed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    shares = np.repeat([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]], 1_500, axis=0)
-    numbers = (rng.random(3_000)[:, None] > np.cumsum(shares, axis=1)).sum(axis=1)
+    priors = np.repeat([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]], 1_500, axis=0)
+    numbers = (rng.random(3_000)[:, None] > np.cumsum(priors, axis=1)).sum(axis=1)
     table = pd.DataFrame({"x": rng.normal(2.0 * numbers), "z": rng.normal(size=3_000), "w": rng.normal(-numbers)})
     result = backtest(classifier(), table, np.array(["a$", "b", "c"])[numbers], time=np.arange(3_000))
     assert result.classes == ("a$", "b", "c")
@@ -251,7 +253,7 @@ def test_sparse_rows_and_the_ensemble_are_replayed() -> None:
     assert ensemble.view_reference is False
 
 
-def test_a_word_that_came_up_later_is_unknown_to_the_model() -> None:
+def test_a_category_that_came_up_later_is_unknown_to_the_model() -> None:
     rng = np.random.default_rng(0)
     y = (rng.random(1_000) < 0.3).astype(int)
     shop = np.where(np.arange(1_000) < 600, "old", np.where(y, "new", "newer"))  # would tell the label
@@ -271,13 +273,13 @@ def few(y: IntArray, number: int, where: slice) -> IntArray:
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "no estimator of ours": ({"estimator": LogisticRegression()}, "got LogisticRegression"),
-    "a class, not an instance": ({"estimator": RatioClassifier}, "an OBILClassifier is needed"),
+    "a class, not an instance": ({"estimator": RatioClassifier}, "estimator must be a RatioClassifier"),
     "a missing time": ({"time": np.where(np.arange(600) == 3, np.nan, np.arange(600))}, "every row must have a time"),
     "a missing date": ({"time": np.full(600, np.datetime64("NaT", "D"))}, "got none in 600 of 600"),
     "an endless time": ({"time": np.where(np.arange(600) == 3, np.inf, np.arange(600.0))}, "finite, got inf"),
-    "times of words": ({"time": ["soon"] * 600}, "times must be numbers or dates"),
-    "times too few": ({"time": np.arange(599)}, r"one value a row \(600\), got 599"),
-    "times in a table": ({"time": np.zeros((600, 2))}, "one number or date a row"),
+    "times of text": ({"time": ["soon"] * 600}, "times must be numbers or dates"),
+    "times too few": ({"time": np.arange(599)}, r"one value per row \(600\), got 599"),
+    "times in a table": ({"time": np.zeros((600, 2))}, "one number or date per row"),
     "complex times": ({"time": np.arange(600) * 1j}, "time"),
     "one time": ({"time": np.zeros(600)}, "two different values, got only 0.0"),
     "two times, far apart": ({"time": np.arange(600) < 30}, "time"),
@@ -292,16 +294,16 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "costs as numbers": ({"costs": 5.0}, "obil.Costs"),
     "costs of three": ({"costs": Costs.from_matrix(1.0 - np.eye(3))}, "3 classes"),
     "nothing to replay": ({"train_size": 1.0}, "train_size must lie in"),
-    "a share of nothing": ({"train_size": float("nan")}, "train_size must lie in"),
+    "a train size of nothing": ({"train_size": float("nan")}, "train_size must lie in"),
     "no label ever": ({"label_rate": 0.0}, "label_rate must lie in"),
-    "labels before their rows": ({"label_delay": -1}, "label_delay must be a whole number"),
-    "half a row late": ({"label_delay": 0.5}, "label_delay must be a whole number"),
-    "a seed of words": ({"random_state": "luck"}, "random_state must be a whole number"),
+    "labels before their rows": ({"label_delay": -1}, "label_delay must be an integer"),
+    "half a row late": ({"label_delay": 0.5}, "label_delay must be an integer"),
+    "a seed of text": ({"random_state": "luck"}, "random_state must be an integer"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_input_is_refused_in_words(name: str) -> None:
+def test_a_hostile_input_is_refused_with_its_reason(name: str) -> None:
     change, said = HOSTILE[name]
     rng = np.random.default_rng(0)
     y = (rng.random(600) < 0.4).astype(int)
@@ -368,7 +370,7 @@ def test_where_nothing_changes_neither_the_oracle_nor_which_labels_came_makes_a_
         errors.append(result["static"].prior_error)
         assert result["safe_labels"].excess.sign == 0
     assert np.mean(oracles) < 1.005
-    assert np.mean(errors) < 0.015  # from the share of 125 rows: .025
+    assert np.mean(errors) < 0.015  # from the class prior of 125 rows: .025
 
 
 def test_labels_that_cost_more_than_they_told_come_with_advice() -> None:
@@ -442,7 +444,22 @@ def test_damaged_advice_is_refused(advice: object, tmp_path: Path) -> None:
 def test_the_record_is_plain_and_complete() -> None:
     record = json.loads(json.dumps(found("step").to_json(), allow_nan=False))
     assert record["rows"] == {"earlier": N // 2, "later": N // 2}
-    assert [one["way"] for one in record["ways"]] == ["static", "bank", "safe", "safe_fast", "safe_labels", "oracle"]
+    assert [one["method"] for one in record["methods"]] == [
+        "static",
+        "bank",
+        "safe",
+        "safe_fast",
+        "safe_labels",
+        "oracle",
+    ]
     assert record["labels"]["came"] == found("step").n_labels > 50
     assert record["recommendation"]["sentence"] == found("step").recommendation.sentence
     assert clone(classifier()).get_params()["cv"] == 2
+
+
+def test_a_backtest_prints_as_a_table_of_methods_with_its_recommendation() -> None:
+    lines = str(found("step")).splitlines()
+    assert lines[0] == f"Backtest: fitted on {N // 2:,} rows, replayed {N // 2:,}"
+    assert [line.split("  ")[0] for line in lines[2:8]] == list(TITLES.values())
+    assert lines[-1] == found("step").recommendation.sentence
+    assert found("step")._repr_html_().count("<tr>") == 7

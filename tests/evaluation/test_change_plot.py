@@ -1,4 +1,4 @@
-"""The picture of a stream is whole, whatever the classes are called."""
+"""The figure of a stream is whole, whatever the classes are called."""
 
 import warnings
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_curves_are_named_for_the_mean_posterior_that_they_show() -> None:
     said = {text.get_text() for text in axes.get_legend().get_texts()}
     assert said == {
         "mean posterior of 'fraud'", "mean of 16 rows", "changed from here on", "in training",
-        "share now (90 % interval)",
+        "current prior (90 % interval)",
     }  # fmt: skip
 
 

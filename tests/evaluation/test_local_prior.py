@@ -1,4 +1,4 @@
-"""The local share of the classes: that of the neighbours, of as many as tell the labels best."""
+"""The local class prior: that of the neighbours, of as many as predict the labels best."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ def drawn(path: FloatArray, seed: int) -> "np.typing.NDArray[np.int64]":
     return (np.random.default_rng(seed).random(len(path)) < path).astype(np.int64)
 
 
-def test_a_local_share_is_that_of_the_neighbours() -> None:
+def test_a_local_prior_is_that_of_the_neighbours() -> None:
     labels = np.random.default_rng(0).integers(0, 3, 60)
-    shares = local_priors(labels, n_classes=3, window=10)
+    priors = local_priors(labels, n_classes=3, window=10)
     for row in range(60):
         near = [i for i in range(max(row - 5, 0), min(row + 6, 60)) if i != row]
         counts = np.bincount(labels[near], minlength=3) + np.bincount(labels, minlength=3) / 60
-        np.testing.assert_allclose(shares[row], counts / (len(near) + 1))
+        np.testing.assert_allclose(priors[row], counts / (len(near) + 1))
 
 
 def test_a_window_as_long_as_the_past_holds_all_of_it() -> None:
@@ -60,7 +60,7 @@ def test_it_is_nearer_to_the_truth_than_a_window_of_one_twentieth(path: FloatArr
 def test_its_error_is_what_it_misses_by_chance() -> None:
     missed, said = [], []
     for seed in range(20):
-        shares = local_priors(drawn(prior_paths.constant(N, 0.1), seed), n_classes=2, window=300)
-        missed.append(np.abs(shares[:, 1] - 0.1).mean())
-        said.append(local_prior_error(shares, window=300))
+        priors = local_priors(drawn(prior_paths.constant(N, 0.1), seed), n_classes=2, window=300)
+        missed.append(np.abs(priors[:, 1] - 0.1).mean())
+        said.append(local_prior_error(priors, window=300))
     assert np.mean(missed) == pytest.approx(np.mean(said), rel=0.15)

@@ -51,13 +51,13 @@ def parsed(page: str) -> ElementTree.Element:
     return ElementTree.fromstring(page.removeprefix("<!DOCTYPE html>\n"))
 
 
-def words(element: ElementTree.Element) -> str:
+def text_of(element: ElementTree.Element) -> str:
     return " ".join("".join(element.itertext()).split())
 
 
 def operating_rows(page: str) -> list[list[str]]:
     tables = [table for table in parsed(page).iter("table") if table.get("class") == "numbers"]
-    return [[words(cell) for cell in row] for table in tables for row in table.iter("tr")]
+    return [[text_of(cell) for cell in row] for table in tables for row in table.iter("tr")]
 
 
 ROWS = held_out(2_000, 0.1, 0)
@@ -71,7 +71,7 @@ def page() -> str:
 def test_the_page_is_well_formed_and_in_sections(page: str) -> None:
     tree = parsed(page)
     assert tree.get("lang") == "en"
-    assert [words(heading) for heading in tree.iter("h1")] == ["Model report"]
+    assert [text_of(heading) for heading in tree.iter("h1")] == ["Model report"]
     assert len(list(tree.iter("h2"))) == 5
     levels = [int(element.tag[1]) for element in tree.iter() if re.fullmatch(r"h\d", str(element.tag))]
     assert all(after - before <= 1 for before, after in pairwise(levels))
@@ -83,13 +83,13 @@ def test_the_page_asks_nothing_of_any_other_host(page: str) -> None:
     assert not list(parsed(page).iter("script"))
 
 
-def test_a_screen_reader_gets_headers_and_words_for_every_picture(page: str) -> None:
+def test_a_screen_reader_gets_headers_and_alternative_text_for_every_plot(page: str) -> None:
     tree = parsed(page)
-    pictures = [picture for picture in tree.iter("svg") if picture.get("aria-hidden") != "true"]
-    assert len(pictures) == 3
-    assert all(picture.get("role") == "img" and len(picture.get("aria-label") or "") > 40 for picture in pictures)
+    plots = [plot for plot in tree.iter("svg") if plot.get("aria-hidden") != "true"]
+    assert len(plots) == 3
+    assert all(plot.get("role") == "img" and len(plot.get("aria-label") or "") > 40 for plot in plots)
     for table in tree.iter("table"):
-        assert words(next(table.iter("caption")))
+        assert text_of(next(table.iter("caption")))
         scopes = [header.get("scope") for header in table.iter("th")]
         assert set(scopes) == {"col", "row"}
 
@@ -97,7 +97,7 @@ def test_a_screen_reader_gets_headers_and_words_for_every_picture(page: str) -> 
 def test_the_page_says_what_the_gate_said() -> None:
     for bias, headline in ((0.0, "Verdict: deploy"), (2.0, "Verdict: do not deploy")):
         page, found = page_of(held_out(2_000, 0.1, 0, bias=bias), ["ok", "fraud"])
-        text = words(parsed(page))
+        text = text_of(parsed(page))
         assert headline in text
         assert " ".join(found.verdict.sentence.split()) in text
         assert all(reason[1:] in text for reason in found.verdict.reasons)
@@ -109,9 +109,9 @@ def test_names_from_a_file_are_text_and_never_markup(names: tuple[str, ...] | No
     tree = parsed(page)
     assert not {"script", "img", "b"} & {element.tag for element in tree.iter()}
     assert all(not key.startswith("on") for element in tree.iter() for key in element.attrib)
-    assert HOSTILE[0] in words(tree)
+    assert HOSTILE[0] in text_of(tree)
     if names:
-        assert "<b>age</b>" in words(tree)
+        assert "<b>age</b>" in text_of(tree)
 
 
 @pytest.mark.parametrize("hostile", ["\x00\x1b[31m", "\ud800", "\u202egnp", "$verdict", "a" * 500, "{0}", ""])
@@ -136,7 +136,7 @@ def test_a_browser_sees_the_same_tags_as_a_strict_parser(page: str) -> None:
 
 
 def test_the_training_prior_is_one_of_the_priors_and_marked(page: str) -> None:
-    marked = [words(row[0]) for row in parsed(page).iter("tr") if row.get("class") == "marked"]
+    marked = [text_of(row[0]) for row in parsed(page).iter("tr") if row.get("class") == "marked"]
     assert len(marked) == 1
     assert marked[0].endswith("(training)")
     assert [row[0] for row in operating_rows(page)][1:3] == ["0.1 %", "0.2 %"]
@@ -164,12 +164,12 @@ def test_a_floor_that_cannot_be_met_is_said_to_alert_nothing() -> None:
     assert "nothing is alerted there" in page
 
 
-def test_three_classes_have_a_table_each_and_two_pictures_each() -> None:
+def test_three_classes_have_a_table_each_and_two_plots_each() -> None:
     rows = three_classes(1_500, 0)
     for policy in (None, FBetaPolicy(), GMeanPolicy()):
         page, _ = page_of(rows, ["a", "b", "c"], policy=policy)
         tree = parsed(page)
-        assert [words(heading) for heading in tree.iter("h3")] == ["Class a", "Class b", "Class c"]
+        assert [text_of(heading) for heading in tree.iter("h3")] == ["Class a", "Class b", "Class c"]
         assert sum(table.get("class") == "numbers" for table in tree.iter("table")) == 3
         assert len(list(tree.iter("svg"))) == 6
 

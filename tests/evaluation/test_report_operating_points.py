@@ -8,8 +8,8 @@ from sklearn.metrics import confusion_matrix
 from obil.bayes.costs import Costs
 from obil.bayes.one_vs_rest import one_vs_rest
 from obil.calibration.reliability import ReliabilityBin
-from obil.evaluation.calibration_plot import share_interval
-from obil.evaluation.operating_plot import operating_picture, picture_priors
+from obil.evaluation.calibration_plot import rate_interval
+from obil.evaluation.operating_plot import operating_plot, plot_priors
 from obil.evaluation.operating_points import operating_points, with_training_prior
 from obil.policies import CostPolicy
 from tests.calibration.rows import held_out, three_classes
@@ -69,21 +69,21 @@ def test_the_training_prior_replaces_one_that_equals_it() -> None:
 
 
 @pytest.mark.parametrize("own", [1e-5, 0.1, 0.97])
-def test_the_picture_holds_any_training_prior(own: float) -> None:
-    priors = picture_priors(own)
+def test_the_plot_holds_any_training_prior(own: float) -> None:
+    priors = plot_priors(own)
     assert priors[0] < own < priors[-1] < 1.0
     points = operating_points(ROWS, CostPolicy().bind(), priors.tolist())
-    assert "nan" not in operating_picture(points, own)
+    assert "nan" not in operating_plot(points, own)
 
 
 def test_a_bins_interval_moves_with_the_classes_weights() -> None:
     prior = np.array([0.5, 0.5])
     own = float(ROWS.prior[1])
     bin_of_half = ReliabilityBin(1, 0.5, 0.5, 1.0, 200)
-    low, high = share_interval(bin_of_half, ROWS, prior)
+    low, high = rate_interval(bin_of_half, ROWS, prior)
     assert 0.0 < low < 0.5 < high < 1.0
-    counted = share_interval(ReliabilityBin(1, own, own, 1.0, 200), ROWS, ROWS.prior)
+    counted = rate_interval(ReliabilityBin(1, own, own, 1.0, 200), ROWS, ROWS.prior)
     odds = np.array([low, high]) / (1 - np.array([low, high]))
     plain = np.array(counted) / (1 - np.array(counted))
     assert odds == pytest.approx(plain * (1 - own) / own)
-    assert share_interval(ReliabilityBin(1, 0.01, 0.0, 1.0, 50), ROWS, prior)[0] == 0.0
+    assert rate_interval(ReliabilityBin(1, 0.01, 0.0, 1.0, 50), ROWS, prior)[0] == 0.0

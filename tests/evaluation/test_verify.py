@@ -1,4 +1,4 @@
-"""Verifying takes the user's own labels and ends in words a person can act on."""
+"""Verifying takes the user's own labels and ends in a verdict with its reasons."""
 
 import json
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def test_the_users_own_labels_are_understood() -> None:
     assert verification.diagnosis.holdout.counts.tolist() == rows.counts.tolist()
     text = "\n".join(verification.lines())
     assert f"{rows.counts[1]} fraud" in text
-    assert "calibration error at equal class shares" in text
+    assert "calibration error at equal class priors" in text
     assert "the ratio is off by up to" in text
     assert verification.verdict.sentence in text
     assert json.loads(json.dumps(verification.to_json(), allow_nan=False))["classes"] == ["ok", "fraud"]
@@ -61,3 +61,20 @@ def test_unknown_labels_and_missing_classes_are_refused() -> None:
         verify(scores(["no", "yes"]), rows, ["no", "no"])
     with pytest.raises(InvalidInputError, match="equally long"):
         verify(scores(["no", "yes"]), rows, ["no", "yes", "no"])
+
+
+def test_a_verification_and_its_verdict_print_as_text_and_escape_html() -> None:
+    rows = held_out(2000, 0.1, 0)
+    model = scores(["<ok>", "fraud"])
+    verification = verify(model, rows.log_ratios, model.classes_[rows.labels], gate=QUICK)
+    text = str(verification).splitlines()
+    assert text[0] == "Verdict: deploy"
+    assert text[1:] == list(verification.lines())
+    page = verification._repr_html_()
+    assert "&lt;ok&gt;" in page
+    assert "<ok>" not in page
+    assert str(verification.verdict).splitlines()[:2] == [
+        "Verdict: deploy",
+        "figure        found  allowed  refused above  chance alone",
+    ]
+    assert verification.verdict._repr_html_().startswith("<table><caption>Verdict: deploy</caption>")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from obil.readable import Table, as_html, as_text
+
 Judgement: TypeAlias = Literal["deploy", "warn", "refuse", "too few"]
 
 
@@ -47,6 +49,20 @@ class Verdict:
     sentence: str
     reasons: tuple[str, ...]
     figures: Mapping[str, Figure] = field(hash=False)
+
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> Table:
+        figures = [
+            (name, *(f"{number:.3f}" for number in (figure.value, figure.allowed, figure.refused, figure.chance)))
+            for name, figure in self.figures.items()
+        ]
+        header = ("figure", "found", "allowed", "refused above", "chance alone")
+        return Table(f"Verdict: {self.decision}", header, figures, [self.sentence, *self.reasons[1:]])
 
     def to_json(self) -> dict[str, object]:
         """Return the verdict as plain values."""

@@ -20,8 +20,8 @@ from obil.cli.tables import (
 )
 
 if TYPE_CHECKING:
-    from obil.evaluation.backtest import Backtest
     from obil.evaluation.backtest_advice import Replayed
+    from obil.evaluation.backtest_result import Backtest
 
 DEFAULT_MODEL = "hist_gradient_boosting"
 
@@ -77,8 +77,8 @@ def backtest(
         from obil.datasets.times import as_times
         from obil.errors import InvalidInputError
         from obil.estimators.named_models import OBIL, require_model
-        from obil.evaluation.backtest import backtest_table
         from obil.evaluation.backtest_plot import draw_backtest
+        from obil.evaluation.table_backtest import backtest_table
 
         require_file_to_write(out, unlike=data)
         if out.suffix.lower() != ".png":
@@ -122,16 +122,18 @@ def backtest(
 
 
 def _report(found: "Backtest", notes: tuple[str, ...], *, data: Path, out: Path, n_unlabelled: int) -> None:
-    from obil.evaluation.backtest import LABEL_DRAWS
-    from obil.evaluation.backtest_advice import LABELLED, WORDS
+    from obil.evaluation.backtest_advice import LABELLED, TITLES
+    from obil.evaluation.backtest_result import LABEL_DRAWS
 
     if n_unlabelled:
         typer.echo(f"{n_unlabelled:,} rows without a label left out")
-    words = WORDS | {LABELLED: f"{WORDS[LABELLED]} (1)"}
+    titles = TITLES | {LABELLED: f"{TITLES[LABELLED]} (1)"}
     rows = []
-    for one in found.ways:
-        error = "" if one.way == "oracle" else f"{one.prior_error:.4f}"
-        rows.append((words[one.way], f"{one.cost:.4f}", _cost_change(one), f"{one.log_loss:.4f}", *_change(one), error))
+    for one in found.methods:
+        error = "" if one.method == "oracle" else f"{one.prior_error:.4f}"
+        rows.append(
+            (titles[one.method], f"{one.cost:.4f}", _cost_change(one), f"{one.log_loss:.4f}", *_change(one), error)
+        )
     show_table(
         f"{data}: fitted on the {found.n_earlier:,} earlier rows, replayed on the {found.n_later:,} later ones",
         ("", "cost a row", "change", "log loss", "change", "+- 2 s.e.", "prior error (2)"),
@@ -153,12 +155,12 @@ def _report(found: "Backtest", notes: tuple[str, ...], *, data: Path, out: Path,
 
 
 def _cost_change(one: "Replayed") -> str:
-    return "" if one.way == "static" or one.cost_ratio is None else f"{100.0 * (one.cost_ratio - 1.0):+.1f} %"
+    return "" if one.method == "static" or one.cost_ratio is None else f"{100.0 * (one.cost_ratio - 1.0):+.1f} %"
 
 
 def _change(one: "Replayed") -> tuple[str, str]:
     """Return the change of the log loss against not adapting, and its noise, in percent."""
-    if one.way == "static":
+    if one.method == "static":
         return "", ""
     static = one.log_loss / one.log_loss_ratio
     return f"{100.0 * (one.log_loss_ratio - 1.0):+.1f} %", f"{200.0 * one.excess.standard_error / static:.1f} %"

@@ -102,7 +102,7 @@ def _run(out: Path, rows: int, seed: int) -> None:
     print_table(
         "Same model, same rules, only the prior differs",
         ("prior from", "cost / 1,000 rows", "F1", "prior error"),
-        [(way.way, f"{1_000 * way.cost:.1f}", f"{way.f1:.3f}", f"{way.prior_error:.4f}") for way in ways],
+        [(way.method, f"{1_000 * way.cost:.1f}", f"{way.f1:.3f}", f"{way.prior_error:.4f}") for way in ways],
     )
     screen.print(
         f"cost: a missed positive costs {MISS_COST:g}, a false alarm 1, at the threshold of least expected cost. F1: "

@@ -116,7 +116,7 @@ def fit(
                 )
         replayed = None
         if backtest and times is not None:
-            from obil.evaluation.backtest import backtest_table
+            from obil.evaluation.table_backtest import backtest_table
 
             with working(f"Replaying {len(labels):,} rows..."):
                 replayed, _ = backtest_table(

@@ -1,4 +1,4 @@
-"""Say how a tracker should start, from how each way to know the prior did in a replay of the past."""
+"""Recommend how a tracker should start, from how each method did in a replay of labelled rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from obil.arrays import FloatArray
 from obil.serving.tracker_advice import TrackerAdvice
 
 STATIC, BANK, SAFE, FAST, LABELLED, ORACLE = "static", "bank", "safe", "safe_fast", "safe_labels", "oracle"
-WORDS = {
+TITLES = {
     STATIC: "not adapting",
     BANK: "Bayes bank",
     SAFE: "safe tracker",
@@ -25,7 +25,7 @@ LEAST_HARM = 1e-3  # by which labels raise the log loss, of which something is s
 
 
 class Difference(NamedTuple):
-    """By how much one way's mean loss exceeds another's, and how sure that is."""
+    """By how much one method's mean loss exceeds another's, with its standard error."""
 
     mean: float
     standard_error: float
@@ -38,19 +38,19 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What one way to know the prior came to on the later rows."""
+    """The figures of one method on the later rows."""
 
-    way: str  # "static", "bank", "safe", "safe_fast", "safe_labels" or "oracle"
-    cost: float  # a row
-    log_loss: float  # a row
-    prior_error: float  # mean distance from the local share of the classes, which is noisy; of two, of the positive one
+    method: str  # "static", "bank", "safe", "safe_fast", "safe_labels" or "oracle"
+    cost: float  # per row
+    log_loss: float  # per row
+    prior_error: float  # mean distance from the local class prior, which is noisy; of two classes, of the positive one
     cost_ratio: float | None  # to not adapting; None where that cost nothing
     log_loss_ratio: float
     excess: Difference  # of the log loss over not adapting
 
 
 class Scored(NamedTuple):
-    """What one path of priors came to."""
+    """The figures of one path of priors."""
 
     losses: FloatArray  # (n,) log losses
     cost: float
@@ -72,7 +72,7 @@ class Recommendation:
 
 
 def difference(losses: FloatArray, others: FloatArray) -> Difference:
-    """Return by how much losses (n,) exceed those of the same rows in another way, with a standard error.
+    """Return by how much losses (n,) exceed those of another method on the same rows, with a standard error.
 
     The error is that of the means of blocks, as rows near each other err alike: the larger one of 10 and 20 blocks.
 
@@ -101,13 +101,13 @@ def difference_of_draws(losses: FloatArray, others: FloatArray) -> Difference:
     return Difference(over_rows.mean, float(np.hypot(over_rows.standard_error, over_draws)))
 
 
-def replayed(way: str, drawn: Sequence[Scored], static: Scored) -> Replayed:
-    """Return what a way came to: the mean of its draws, with the noise of the rows and of the draws."""
+def replayed(method: str, drawn: Sequence[Scored], static: Scored) -> Replayed:
+    """Return the figures of a method: the mean of its draws, with the noise of the rows and of the draws."""
     cost = float(np.mean([one.cost for one in drawn]))
     log_loss = float(np.mean([one.losses.mean() for one in drawn]))
     not_adapting = float(static.losses.mean())
     return Replayed(
-        way=way,
+        method=method,
         cost=cost,
         log_loss=log_loss,
         prior_error=float(np.mean([one.prior_error for one in drawn])),
@@ -118,12 +118,12 @@ def replayed(way: str, drawn: Sequence[Scored], static: Scored) -> Replayed:
 
 
 def choose_lead(static: FloatArray, slow: FloatArray, fast: FloatArray) -> str:
-    """Return what should decide before labels come, from the log losses (n,) of the same rows in three ways.
+    """Return what should decide before labels come, from the log losses (n,) of three methods on the same rows.
 
     "fast" where the guarded fast bank did better than both others beyond noise; else "training" where the guarded
     slow bank did worse than the training prior, beyond noise and by more than log n in all; else "slow", the default.
-    Learning a prior that never moves costs about log n however right the model is: where the past was quiet, a loss
-    of that size says nothing against adapting.
+    Learning a prior that never moves costs about log n however right the model is: where nothing changed, a loss
+    of that size is no reason not to adapt.
     """
     if difference(fast, static).sign < 0 and difference(fast, slow).sign < 0:
         return "fast"
@@ -144,9 +144,9 @@ def start_weights(earned: FloatArray) -> tuple[float, ...]:
     return tuple((mixed / mixed.sum()).tolist())
 
 
-def why(lead: str, ways: Mapping[str, Replayed], *, label_rate: float, label_delay: int, n_labels: int) -> str:
-    """Return in words why this lead, and what labels would have added."""
-    shown = ways[FAST if lead == "fast" else SAFE]
+def why(lead: str, methods: Mapping[str, Replayed], *, label_rate: float, label_delay: int, n_labels: int) -> str:
+    """Return the reason for this lead, and what labels would have added."""
+    shown = methods[FAST if lead == "fast" else SAFE]
     figures = _figures(shown)
     if lead == "training":
         text = f"Adapting without labels would have done harm: it would have {figures}. "
@@ -164,12 +164,12 @@ def why(lead: str, ways: Mapping[str, Replayed], *, label_rate: float, label_del
         text += "The guarded slow tracker should lead, as it does by default"
     if n_labels:
         late = f"{label_delay:,} rows late" if label_delay else "at once"
-        text += f". With {100.0 * label_rate:g} % of the labels, {late}, it would have {_figures(ways[LABELLED])}"
-        if ways[LABELLED].log_loss_ratio > max(shown.log_loss_ratio, 1.0) + LEAST_HARM:
+        text += f". With {100.0 * label_rate:g} % of the labels, {late}, it would have {_figures(methods[LABELLED])}"
+        if methods[LABELLED].log_loss_ratio > max(shown.log_loss_ratio, 1.0) + LEAST_HARM:
             text += (
                 ". So few labels told less than they cost: with a higher label rate they cost less, and only labels "
             )
-            text += "tell a drift of the classes from a change of their balance"
+            text += "separate concept drift from label shift"
     return text + "."
 
 
@@ -183,5 +183,5 @@ def _figures(one: Replayed) -> str:
 
 
 def _compared(ratio: float, less: str, more: str, same: str) -> str:
-    share = f"{100.0 * abs(ratio - 1.0):.1f}"
-    return same if share == "0.0" else f"{share} % {less if ratio < 1.0 else more}"
+    percent = f"{100.0 * abs(ratio - 1.0):.1f}"
+    return same if percent == "0.0" else f"{percent} % {less if ratio < 1.0 else more}"

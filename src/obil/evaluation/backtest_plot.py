@@ -1,4 +1,4 @@
-"""Draw what each tracker held the prior to be over a replay of the past, and what it was."""
+"""Plot the prior of each method over a backtest, and the local prior."""
 
 import warnings
 from pathlib import Path
@@ -7,19 +7,19 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from obil.evaluation.backtest import Backtest
-from obil.evaluation.backtest_advice import BANK, FAST, LABELLED, SAFE, STATIC, WORDS
+from obil.evaluation.backtest_advice import BANK, FAST, LABELLED, SAFE, STATIC, TITLES
+from obil.evaluation.backtest_result import Backtest
 from obil.evaluation.tracking_plot import COLOURS
 
 DRAWN = (STATIC, BANK, SAFE, FAST, LABELLED)
 MOST_PANELS = 6
-MOST_POINTS = 500  # a curve: with labels each row has a prior of its own, and more would show only that
+MOST_POINTS = 500  # a curve: with labels each row has its own prior, and more points would show only that
 
 
 def draw_backtest(found: Backtest, path: Path) -> None:
-    """Write a PNG of the local share of the positive class, and of what each way held it to be.
+    """Write a PNG of the local prior of the positive class, and of each method's prior.
 
-    Of more than two classes each has a panel, or the six whose shares moved most. A point is a mean over its rows.
+    Of more than two classes each has a panel, or the six whose prior moved most. A point is a mean over its rows.
     """
     moved = np.argsort(-found.truth.std(axis=0), kind="stable")[:MOST_PANELS]
     shown = [1] if len(found.classes) == 2 else sorted(moved.tolist())
@@ -30,18 +30,18 @@ def draw_backtest(found: Backtest, path: Path) -> None:
     edges = np.unique(np.linspace(0, n_rows, min(n_rows, MOST_POINTS) + 1).astype(int))
     rows = (edges[:-1] + edges[1:]) / 2.0
     for axes, k in zip(panels, shown, strict=True):
-        curves = {"local share, counted": (found.truth, "black", 2.0)}
-        for way, colour in zip(DRAWN, COLOURS[1:] + COLOURS[:1], strict=False):
-            curves[WORDS[way]] = (found.priors[way], "grey" if way == STATIC else colour, 1.2)
+        curves = {"local prior, counted": (found.truth, "black", 2.0)}
+        for method, colour in zip(DRAWN, COLOURS[1:] + COLOURS[:1], strict=False):
+            curves[TITLES[method]] = (found.priors[method], "grey" if method == STATIC else colour, 1.2)
         for name, (priors, colour, width) in curves.items():
             means = np.add.reduceat(priors[:, k], edges[:-1]) / np.diff(edges)
             axes.plot(rows, means, color=colour, linewidth=width, label=name)
         axes.set(xlim=(0, n_rows), ylim=(0, None))
-        axes.set_ylabel(f"share of {found.classes[k]!s:.30}", parse_math=False)  # a $ in a name is only that
+        axes.set_ylabel(f"prior of {found.classes[k]!s:.30}", parse_math=False)  # a $ in a name is only that
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1].set_xlabel(
         f"row after the {found.n_earlier:,} that were fitted on, in the order of time\n"
-        f"local share: counted in {found.rows_around}, good to about +-{found.truth_error:.3f}"
+        f"local prior: counted in {found.rows_around}, error about +-{found.truth_error:.3f}"
     )
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="outside upper center", ncols=3)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Draw reliability: how often the class was true, against the probability that was promised."""
+"""Plot a reliability diagram: the observed rate against the predicted probability."""
 
 from collections.abc import Sequence
 
@@ -12,37 +12,37 @@ from obil.evaluation.markup import percent
 from obil.serving.holdout import Holdout
 
 LEVEL = 0.9
-TICKS = tuple((share, percent(share)) for share in (0.0, 0.25, 0.5, 0.75, 1.0))
+TICKS = tuple((level, percent(level)) for level in (0.0, 0.25, 0.5, 0.75, 1.0))
 SMALLEST_DOT, LARGEST_DOT = 2.5, 8.0  # radius
 
 
-def reliability_picture(bins: Sequence[ReliabilityBin], holdout: Holdout, prior: FloatArray, words: str) -> str:
+def reliability_plot(bins: Sequence[ReliabilityBin], holdout: Holdout, prior: FloatArray, title: str) -> str:
     """Return inline SVG of one class's reliability table at a prior (K,); larger dots hold more of the rows."""
     axes = Axes(310, 300)
-    parts = [axes.frame(TICKS, TICKS, "promised", "happened"), axes.line([0.0, 1.0], [0.0, 1.0], "ideal")]
+    parts = [axes.frame(TICKS, TICKS, "predicted", "observed"), axes.line([0.0, 1.0], [0.0, 1.0], "ideal")]
     for row in bins:
-        low, high = share_interval(row, holdout, prior)
+        low, high = rate_interval(row, holdout, prior)
         at = axes.x(row.mean_posterior)
         parts.append(f'<line class="bar" x1="{at:.1f}" x2="{at:.1f}" y1="{axes.y(low):.1f}" y2="{axes.y(high):.1f}"/>')
         radius = SMALLEST_DOT + (LARGEST_DOT - SMALLEST_DOT) * np.sqrt(row.weight)
         parts.append(f'<circle class="dot" cx="{at:.1f}" cy="{axes.y(row.observed_rate):.1f}" r="{radius:.1f}"/>')
-    said = "; ".join(
-        f"{percent(row.mean_posterior)} promised, {percent(row.observed_rate)} happened ({row.n_rows} rows)"
+    points = "; ".join(
+        f"{percent(row.mean_posterior)} predicted, {percent(row.observed_rate)} observed ({row.n_rows} rows)"
         for row in bins
     )
-    return axes.picture("".join(parts), f"{words}: {said}.")
+    return axes.svg("".join(parts), f"{title}: {points}.")
 
 
-def share_interval(
+def rate_interval(
     row: ReliabilityBin, holdout: Holdout, prior: FloatArray, *, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Return Wilson's interval of a bin's observed share, carried from the rows' own class shares to `prior`.
+    """Return Wilson's confidence interval of a bin's observed rate, moved from the rows' own class prior to `prior`.
 
     Weighting the classes adds one number to the log odds of every bin, so the interval of the plain count moves
     along; with more than two classes the rest is reweighted within itself too, and this is close, not exact.
 
     >>> rows = Holdout.of([[0.0, 0.0]] * 2, [0, 1])
-    >>> low, high = share_interval(ReliabilityBin(1, 0.5, 0.5, 1.0, 100), rows, rows.prior)
+    >>> low, high = rate_interval(ReliabilityBin(1, 0.5, 0.5, 1.0, 100), rows, rows.prior)
     >>> round(low, 2), round(high, 2)
     (0.42, 0.58)
     """

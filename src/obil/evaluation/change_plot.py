@@ -1,4 +1,4 @@
-"""Draw what happened to a stream: the share of a class, the threshold, and the evidence that more has changed."""
+"""Plot what happened to a stream: the prevalence of a class, the threshold, and the evidence against label shift."""
 
 import math
 import textwrap
@@ -24,7 +24,7 @@ from obil.online.state.history import Bucket, StreamHistory
 FORMATS = (".png", ".svg", ".pdf")
 SMOOTHING = 0.04  # of the buckets on either side of a point of the curve: single buckets are noisy
 MOST_CLASSES = 5  # drawn, those that moved most
-HIGHEST_EVIDENCE = 2.5  # of the alarm's, in logarithms: beyond it, the curve just leaves the picture
+HIGHEST_EVIDENCE = 2.5  # of the alarm's, in logarithms: beyond it, the curve just leaves the figure
 LOWEST_EVIDENCE = -2.0
 MOST_TICKS = 4
 FINE_STEPS = (
@@ -40,16 +40,16 @@ MARGINS = 1.1  # inches of the width that a legend leaves to the axis and its nu
 
 
 def draw_change(facts: StreamFacts, report: ChangeReport, history: StreamHistory, path: Path) -> None:
-    """Write a picture of a stream's history, PNG, SVG or PDF by the name of the file."""
+    """Write a figure of a stream's history, PNG, SVG or PDF by the name of the file."""
     if path.suffix.lower() not in FORMATS:
-        raise InvalidInputError(f"a picture is a file that ends in {', '.join(FORMATS)}, got {path.name!r:.80}")
+        raise InvalidInputError(f"a figure must be a file that ends in {', '.join(FORMATS)}, got {path.name!r:.80}")
     figure = change_figure(facts, report, history)
     with mpl.rc_context({"svg.hashsalt": "obil"}), _boxes_for_unknown_letters():  # the same bytes each time
         figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
 
 
 def change_figure(facts: StreamFacts, report: ChangeReport, history: StreamHistory) -> Figure:
-    """Return the picture of a stream's history, as matplotlib's."""
+    """Return the figure of a stream's history, as matplotlib's."""
     buckets = history.buckets()
     if not buckets:
         raise InvalidInputError("there is nothing to draw: the stream has no rows yet")
@@ -65,7 +65,7 @@ def change_figure(facts: StreamFacts, report: ChangeReport, history: StreamHisto
         panel.spines[["top", "right"]].set_visible(False)
         if report.changed_since:
             panel.axvline(report.changed_since, color=GREY, linewidth=1.2, linestyle=":", label="changed from here on")
-    _draw_shares(panels[0], facts, report, buckets, rows, end)
+    _draw_prevalence(panels[0], facts, report, buckets, rows, end)
     if with_threshold:
         _draw_threshold(panels[1], facts, buckets, rows)
     if with_evidence:
@@ -78,7 +78,7 @@ def change_figure(facts: StreamFacts, report: ChangeReport, history: StreamHisto
     return figure
 
 
-def _draw_shares(
+def _draw_prevalence(
     axes: Any, facts: StreamFacts, report: ChangeReport, buckets: Sequence[Bucket], rows: FloatArray, end: int
 ) -> None:
     subject = facts.class_names.index(report.class_name)
@@ -93,12 +93,12 @@ def _draw_shares(
     reach = math.ceil(SMOOTHING * len(buckets)) if len(buckets) > 4 else 0
     top = 0.0
     for colour, k in zip(_curve_colours(), drawn, strict=False):
-        shares = np.array([bucket.prevalence[k] for bucket in buckets])
-        curves = [_smoothed(shares[part], weights[part], reach) for part in parts]
+        means = np.array([bucket.prevalence[k] for bucket in buckets])
+        curves = [_smoothed(means[part], weights[part], reach) for part in parts]
         name = _short_name(facts.class_names[k])
         if k == subject:
             each = f"mean of {buckets[0].n_rows:,} rows"
-            axes.scatter(rows, shares, s=9.0, color=colour, alpha=0.35, linewidths=0.0, label=each)
+            axes.scatter(rows, means, s=9.0, color=colour, alpha=0.35, linewidths=0.0, label=each)
         axes.plot(rows[parts[0]], curves[0], color=colour, linewidth=1.8)
         axes.plot(rows[parts[1]], curves[1], color=colour, linewidth=1.8, label=f"mean posterior of {name}")
         curve = np.concatenate(curves)
@@ -110,24 +110,24 @@ def _draw_shares(
             linestyle="--",
             label=origin if k == subject else None,
         )
-        top = max(top, float(curve.max()), float(np.quantile(shares, 0.98)), float(facts.start_prior[k]))
+        top = max(top, float(curve.max()), float(np.quantile(means, 0.98)), float(facts.start_prior[k]))
     if report.interval is not None:
         low, high = report.interval
-        source = "share now, by labels" if report.by_labels else "share now"
+        source = "current prior, by labels" if report.by_labels else "current prior"
         label = f"{source} ({100.0 * report.level:.3g} % interval)"
         axes.errorbar(
             [end], [report.prior_now], yerr=[[max(report.prior_now - low, 0.0)], [max(high - report.prior_now, 0.0)]],
             fmt="o", color=COLOURS[0], markersize=5.0, capsize=4.0, linewidth=1.8, clip_on=False, label=label,
         )  # fmt: skip
         top = max(top, high)
-    axes.set(ylabel="share", ylim=(0.0, min(1.08 * top, 1.02)))
+    axes.set(ylabel="prevalence", ylim=(0.0, min(1.08 * top, 1.02)))
     digits = 0 if top >= 0.1 else 1 if top >= 0.01 else 2
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:.{digits}f} %"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda level, _: f"{100.0 * level:.{digits}f} %"))
     _draw_legend(axes)
 
 
 def _draw_legend(axes: Any) -> None:
-    """Put a legend above an axis, in as many columns as the picture is wide enough for."""
+    """Put a legend above an axis, in as many columns as the figure is wide enough for."""
     handles, labels = axes.get_legend_handles_labels()
     # curves first: they may be many, and stand below each other
     order = sorted(range(len(labels)), key=lambda i: labels[i].startswith("mean posterior"), reverse=True)
@@ -146,7 +146,7 @@ def _draw_legend(axes: Any) -> None:
 
 @contextmanager
 def _boxes_for_unknown_letters() -> Iterator[None]:
-    """Let letters that the font lacks be drawn as boxes, without a word about it."""
+    """Draw letters that the font lacks as boxes, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         yield
@@ -203,7 +203,7 @@ def _draw_evidence(axes: Any, facts: StreamFacts, buckets: Sequence[Bucket]) -> 
         )  # fmt: skip
     bottom = max(float(np.nanmin(values)), LOWEST_EVIDENCE * monitor.log_alarm) - 0.5
     top = min(max(1.2 * float(np.nanmax(values)), 1.3 * monitor.log_alarm), HIGHEST_EVIDENCE * monitor.log_alarm)
-    axes.set(ylabel="evidence of\nmore than shares", ylim=(min(bottom, -0.5), top))
+    axes.set(ylabel="evidence against\nlabel shift", ylim=(min(bottom, -0.5), top))
     _odds_axis(axes)
 
 

@@ -1,4 +1,4 @@
-"""Compare ways to know the prior on one labelled stream: same scores, same rules, only the prior differs."""
+"""Compare trackers on one labelled stream: same scores, same policies, only the prior differs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from obil.serving.holdout import Holdout
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What decisions at one way's priors came to."""
+    """The figures of decisions at one tracker's priors."""
 
-    way: str
-    cost: float  # a row, at the threshold of least expected cost
+    method: str
+    cost: float  # per row, at the threshold of least expected cost
     f1: float  # over the whole stream, at the F1 policy's threshold
     prior_error: float  # mean distance from the true prior
 
@@ -32,7 +32,7 @@ def compare_priors(
     holdout: Holdout,
     costs: Costs = EQUAL_COSTS,
 ) -> tuple[Compared, ...]:
-    """Return what each way's priors are worth, by the rows' labels.
+    """Return the cost and F1 of each method's priors, by the rows' labels.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def compare_priors(
     truth
         The prior of class 1 that each row was drawn at, (n,).
     estimates
-        What each way held it to be *before* the row, (n,).
+        Each method's estimate of it *before* the row, (n,).
     holdout
         The model's own held-out rows, which the F1 policy reads.
 
@@ -55,7 +55,7 @@ def compare_priors(
     by_cost, by_f1 = CostPolicy(costs).bind(), FBetaPolicy().bind(holdout)
     score, true = log_ratios[:, 1], labels == 1
     compared = []
-    for way, estimate in estimates.items():
+    for method, estimate in estimates.items():
         require_same_length(log_ratios=log_ratios, labels=labels, truth=truth, estimate=estimate)
         alert = score > by_cost.log_thresholds(estimate)
         alert_for_f1 = score > by_f1.log_thresholds(estimate)
@@ -63,7 +63,7 @@ def compare_priors(
         found = int((alert_for_f1 & true).sum())
         compared.append(
             Compared(
-                way=way,
+                method=method,
                 cost=float(costs.matrix[alert.astype(np.int64), labels].mean()),
                 f1=2 * found / (2 * found + wrong) if found else 0.0,
                 prior_error=float(np.abs(estimate - truth).mean()),

@@ -55,8 +55,8 @@ class Axes:
             open_part = bool(np.isfinite(across) and np.isfinite(up))
         return f'<path class="{css}" d="{"".join(parts)}"/>' if parts else ""
 
-    def picture(self, content: str, alternative: str) -> str:
-        """Return the drawing with the words that stand for it."""
+    def svg(self, content: str, alternative: str) -> str:
+        """Return the drawing with its alternative text."""
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escaped(alternative)}">'
             f"{content}</svg>"

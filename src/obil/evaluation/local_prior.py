@@ -1,8 +1,7 @@
-"""Say what the share of the classes was around each row of a labelled past.
+"""Estimate the class prior around each row of a labelled past.
 
-Nobody knows it: it is counted in the rows around, and noisy by itself. Too few of them, and a past in which nothing
-happened seems to move; too many, and what moved is smoothed away. So the rows are as many as tell the labels best, each
-row's own left out.
+It is counted in the rows around, and noisy. In too few of them a constant prior seems to move; in too many a change is
+smoothed away. So the rows are as many as predict the labels best, each row's own left out.
 """
 
 import numpy as np
@@ -14,10 +13,10 @@ LEAST_GAIN = 3.0  # in log likelihood, for which a narrower window is preferred 
 
 
 def local_priors(labels: IntArray, *, n_classes: int, window: int) -> FloatArray:
-    """Return the share of each class in a window of rows around each row, the row itself left out, (n, K).
+    """Return the class prior in a window of rows around each row, the row itself left out, (n, K).
 
     A window as long as the past holds all of it, wherever the row. Leaving the row out keeps its label from
-    telling on itself; one more row at the shares of all keeps them above 0.
+    telling on itself; one more row at the prior of all rows keeps it above 0.
 
     >>> local_priors(np.array([0, 0, 1, 1]), n_classes=2, window=3)[:, 1]
     array([0.25, 0.5 , 0.5 , 0.75])
@@ -28,12 +27,12 @@ def local_priors(labels: IntArray, *, n_classes: int, window: int) -> FloatArray
     half = len(labels) if window >= len(labels) else window // 2
     first, last = np.maximum(rows - half, 0), np.minimum(rows + half + 1, len(labels))
     counts = summed[last] - summed[first] - own + own.mean(axis=0)
-    shares: FloatArray = counts / (last - first)[:, None]
-    return shares
+    priors: FloatArray = counts / (last - first)[:, None]
+    return priors
 
 
 def best_window(labels: IntArray, *, n_classes: int) -> int:
-    """Return the number of rows around one that tell its label best: 1/20 of all, or two, four, ... times that, or all.
+    """Return how many rows around one predict its label best: 1/20 of all, or two, four, ... times that, or all.
 
     >>> still, moving = np.tile([0, 0, 0, 1], 500), np.repeat([0, 1, 0, 1], 500)
     >>> best_window(still, n_classes=2), best_window(moving, n_classes=2)
@@ -50,16 +49,16 @@ def best_window(labels: IntArray, *, n_classes: int) -> int:
     return windows[int(np.flatnonzero(told >= told.max() - LEAST_GAIN)[-1])]
 
 
-def local_prior_error(shares: FloatArray, *, window: int) -> float:
-    """Return by how much shares (n, K) that are counted in so many rows miss by chance, as a mean distance.
+def local_prior_error(priors: FloatArray, *, window: int) -> float:
+    """Return the error by chance of priors (n, K) counted in so many rows, as a mean distance.
 
     >>> round(local_prior_error(np.full((10, 2), 0.5), window=100), 3)  # sqrt(2 / pi) standard errors of .05
     0.04
     """
-    spreads = np.sqrt(shares * (1.0 - shares) / window)
+    spreads = np.sqrt(priors * (1.0 - priors) / window)
     return float(np.sqrt(2.0 / np.pi) * spreads.sum(axis=1).mean() / 2.0)
 
 
 def _log_likelihood(labels: IntArray, n_classes: int, window: int) -> float:
-    shares = local_priors(labels, n_classes=n_classes, window=window)
-    return float(np.log(shares[np.arange(len(labels)), labels]).sum())
+    priors = local_priors(labels, n_classes=n_classes, window=window)
+    return float(np.log(priors[np.arange(len(labels)), labels]).sum())

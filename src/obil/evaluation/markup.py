@@ -27,17 +27,17 @@ def name(value: object) -> str:
     return f"<bdi>{escaped(value)}</bdi>"
 
 
-def percent(share: float) -> str:
-    r"""Return a share in per cent, with more digits the nearer it is to 0 or 1.
+def percent(fraction: float) -> str:
+    r"""Return a fraction in per cent, with more digits the nearer it is to 0 or 1.
 
     >>> percent(0.123), percent(0.001), percent(0.9996), percent(1.0), percent(float("nan"))
     ('12.3\xa0%', '0.1\xa0%', '99.96\xa0%', '100\xa0%', 'n/a')
     """
-    if math.isnan(share):
+    if math.isnan(fraction):
         return "n/a"
-    distance = min(share, 1.0 - share)
+    distance = min(fraction, 1.0 - fraction)
     digits = 1 if distance >= 0.01 else 2 if distance >= 1e-4 else 4
-    text = f"{100.0 * share:.{digits}f}".rstrip("0").rstrip(".")
+    text = f"{100.0 * fraction:.{digits}f}".rstrip("0").rstrip(".")
     return f"{text}\N{NO-BREAK SPACE}%"
 
 

@@ -17,7 +17,7 @@ FEW_ROWS = 5  # a rate that rests on fewer rows is rough
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
-    """One prior: the threshold there, and what it does to rows in which the class has that share."""
+    """One prior: the threshold there, and what it does to rows at that prevalence of the class."""
 
     prior: float
     log_threshold: float  # +inf alerts nothing
@@ -27,7 +27,7 @@ class OperatingPoint:
     negative_predictive_value: float  # NaN where everything is
     alert_rate: float
     f1: float
-    expected_cost: float  # a row
+    expected_cost: float  # per row
     n_false_alarms: int  # labelled rows behind the specificity
     n_found: int  # and behind the sensitivity
 
@@ -60,7 +60,7 @@ def operating_points(
     positive
         The class number to alert; 1 where there are two classes.
     rest
-        The prior (K,) in whose proportions the other classes share what is left; the rows' own if None.
+        The prior (K,) that gives the proportions of the other classes; the rows' own if None.
 
     >>> rows = Holdout.of([[0.0, -2.0], [0.0, 1.0], [0.0, -1.0], [0.0, 2.0]], [0, 0, 1, 1])
     >>> point = operating_points(rows, CostPolicy().bind(), [0.5])[0]
@@ -68,10 +68,10 @@ def operating_points(
     (0.5, 0.5, 0.5, 0.5)
     """
     chosen = positive_class(positive, n_classes=rows.n_classes)
-    shares = rows.prior if rest is None else rest
+    others = rows.prior if rest is None else rest
     thresholds = bound.log_thresholds(np.asarray(priors, dtype=np.float64))
     return tuple(
-        _point(rows, float(prior), float(threshold), costs=costs, positive=chosen, rest=shares)
+        _point(rows, float(prior), float(threshold), costs=costs, positive=chosen, rest=others)
         for prior, threshold in zip(priors, thresholds, strict=True)
     )
 
@@ -92,7 +92,7 @@ def with_training_prior(training_prior: float, priors: Sequence[float] = PRIORS)
 
 
 def prior_with(positive_prior: float, rest: FloatArray, positive: int) -> FloatArray:
-    """Return a prior (K,) that gives one class a share and the others the remainder, in proportion.
+    """Return a prior (K,) with this prior of one class and the remainder for the others, in proportion.
 
     >>> prior_with(0.5, np.array([0.6, 0.3, 0.1]), 2).round(3)
     array([0.333, 0.167, 0.5  ])

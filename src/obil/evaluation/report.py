@@ -16,11 +16,11 @@ from obil.calibration.diagnose import CalibrationFigures, Diagnosis, diagnose
 from obil.calibration.recalibration import Estimate
 from obil.calibration.verdict import Verdict
 from obil.errors import InvalidInputError
-from obil.evaluation.calibration_plot import reliability_picture
+from obil.evaluation.calibration_plot import reliability_plot
 from obil.evaluation.markup import escaped, name, percent, table
-from obil.evaluation.operating_plot import legend, operating_picture, picture_priors
+from obil.evaluation.operating_plot import legend, operating_plot, plot_priors
 from obil.evaluation.operating_points import FEW_ROWS, OperatingPoint, costs_of, operating_points, with_training_prior
-from obil.evaluation.report_text import GLOSSARY, HEADLINES, NEXT_STEPS, offset_words, policy_words, slope_words
+from obil.evaluation.report_text import GLOSSARY, HEADLINES, NEXT_STEPS, offset_text, policy_text, slope_text
 from obil.evaluation.verify import Verification, verify
 from obil.policies import CostPolicy, Policy
 from obil.serving.ratio_model import RatioModelLike
@@ -69,7 +69,7 @@ def report_page(model: RatioModelLike, verification: Verification, *, policy: Po
         judgement=verification.verdict.decision.replace(" ", "-"),
         rows=_rows(model, verification),
         calibration=_calibration(model, verification, rule),
-        rule=policy_words(rule) + ("" if isinstance(rule, CostPolicy) else " Costs are counted as 1 for every error."),
+        rule=policy_text(rule) + ("" if isinstance(rule, CostPolicy) else " Costs are counted as 1 for every error."),
         points="".join(_points(model, verification.diagnosis, rule, k, classes) for k in alerted),
         glossary="".join(f"<dt>{term}</dt><dd>{sentence}</dd>" for term, sentence in GLOSSARY),
         version=escaped(__version__),
@@ -79,7 +79,7 @@ def report_page(model: RatioModelLike, verification: Verification, *, policy: Po
 def _verdict(verdict: Verdict) -> str:
     more = "".join(f"<li>{escaped(_sentence(reason))}</li>" for reason in verdict.reasons[1:])
     figures = table(
-        "What the gate looked at",
+        "What the deployment gate looked at",
         ("Figure", "Found", "Allowed", "Refused above", "Chance alone gives up to"),
         [
             [FIGURES.get(key, escaped(key))]
@@ -103,7 +103,7 @@ def _rows(model: RatioModelLike, verification: Verification) -> str:
         [name(label), f"{counts[k]:,}", percent(float(holdout.prior[k])), percent(float(model.prior_[k]))]
         for k, label in enumerate(verification.classes)
     ]
-    parts = [table("Labelled rows", ("Class", "Rows", "Share here", "Share in training"), lines)]
+    parts = [table("Labelled rows", ("Class", "Rows", "Prevalence here", "Prevalence in training"), lines)]
     names: Sequence[object] = getattr(getattr(model, "model_", model), "feature_names", None) or ()
     if names:
         listed = ", ".join(name(column) for column in names)
@@ -122,37 +122,35 @@ def _calibration(model: RatioModelLike, verification: Verification, rule: Policy
     recalibration = diagnosis.recalibration
     # figure, found, interval, ideal; and what it means
     found_here = [
-        ([f"Offset of {name(label)}", *_estimate(shift), "0"], offset_words(shift))
+        ([f"Offset of {name(label)}", *_estimate(shift), "0"], offset_text(shift))
         for label, shift in zip(classes[1:], recalibration.shifts, strict=True)
     ]
-    found_here.append((["Slope", *_estimate(recalibration.slope), "1"], slope_words(recalibration.slope)))
+    found_here.append((["Slope", *_estimate(recalibration.slope), "1"], slope_text(recalibration.slope)))
     error = diagnosis.balanced_ece
-    found_here.append((["Calibration error", f"{error:.3f}", "n/a", "0"], _ece_words(error)))
+    found_here.append((["Calibration error", f"{error:.3f}", "n/a", "0"], _ece_text(error)))
     figures = table(
         "Calibration on these rows",
         ("Figure", "Found", f"{percent(recalibration.level)} interval", "Ideal"),
         [cells for cells, _ in found_here],
     )
-    meanings = "".join(f"<li>{cells[0]}: {words[0].lower()}{words[1:]}</li>" for cells, words in found_here)
+    meanings = "".join(f"<li>{cells[0]}: {text[0].lower()}{text[1:]}</li>" for cells, text in found_here)
     figures += f"<p>What that means for the ratio:</p><ul>{meanings}</ul>"
     even = "1/2" if len(classes) == 2 else f"1/{len(classes)}"
-    pictures = "".join(
-        _pair(diagnosis, k, classes[k], even) for k in ([1] if len(classes) == 2 else range(len(classes)))
-    )
-    return figures + f'<div class="pictures">{pictures}</div>' + _near_thresholds(diagnosis)
+    plots = "".join(_pair(diagnosis, k, classes[k], even) for k in ([1] if len(classes) == 2 else range(len(classes))))
+    return figures + f'<div class="plots">{plots}</div>' + _near_thresholds(diagnosis)
 
 
 def _pair(diagnosis: Diagnosis, k: int, label: object, even: str) -> str:
-    """Return the reliability of one class at equal class shares and at the training prior."""
+    """Return the reliability of one class at equal class priors and at the training prior."""
     at: list[tuple[CalibrationFigures, str]] = [
         (diagnosis.balanced, f"at prior {even}, where faults show"),
         (diagnosis.own, f"at the training prior, {percent(float(diagnosis.own.prior[k]))}"),
     ]
     drawn = []
-    for figures, words in at:
+    for figures, where in at:
         bins = [row for row in figures.table if row.class_number == k]
-        picture = reliability_picture(bins, diagnosis.holdout, figures.prior, f"Reliability of class {label} {words}")
-        drawn.append(f"<figure>{picture}<figcaption>Class {name(label)} {words}</figcaption></figure>")
+        plot = reliability_plot(bins, diagnosis.holdout, figures.prior, f"Reliability of class {label} {where}")
+        drawn.append(f"<figure>{plot}<figcaption>Class {name(label)} {where}</figcaption></figure>")
     return "".join(drawn)
 
 
@@ -163,11 +161,11 @@ def _near_thresholds(diagnosis: Diagnosis) -> str:
     for threshold in diagnosis.thresholds:
         near = threshold.rows
         if near is None:
-            lines.append([f"{threshold.log_threshold:+.2f}", "0", "nothing vouches for decisions there"])
+            lines.append([f"{threshold.log_threshold:+.2f}", "0", "no rows support decisions there"])
             continue
         error = near.ratio_error
-        words = "too few rows to bound" if np.isinf(error) else f"up to {percent(error)}"
-        lines.append([f"{threshold.log_threshold:+.2f}", f"{near.n_rows:,}", words])
+        bound = "too few rows to bound" if np.isinf(error) else f"up to {percent(error)}"
+        lines.append([f"{threshold.log_threshold:+.2f}", f"{near.n_rows:,}", bound])
     shown = table(
         "Near the thresholds of the next section", ("Threshold", "Rows near it", "The ratio is off by"), lines
     )
@@ -197,12 +195,12 @@ def _points(model: RatioModelLike, diagnosis: Diagnosis, rule: Policy, k: int, c
         note += "<p>“none” marks a prior at which no threshold keeps to the rule: nothing is alerted there.</p>"
     chart = ""
     if len(classes) == 2:
-        picture = operating_picture(measured([float(prior) for prior in picture_priors(own)]), own)
-        chart = f'<figure class="wide">{picture}<figcaption>{legend()}</figcaption></figure>'
-    return f"<h3>Class {name(label)}</h3><p>{_home_words(at_home, label)}</p>{chart}{shown}{note}"
+        plot = operating_plot(measured([float(prior) for prior in plot_priors(own)]), own)
+        chart = f'<figure class="wide">{plot}<figcaption>{legend()}</figcaption></figure>'
+    return f"<h3>Class {name(label)}</h3><p>{_training_text(at_home, label)}</p>{chart}{shown}{note}"
 
 
-def _home_words(point: OperatingPoint, label: object) -> str:
+def _training_text(point: OperatingPoint, label: object) -> str:
     start = f"When {percent(point.prior)} of the rows are {name(label)}, as in training, "
     if point.alert_rate == 0.0:
         return f"{start}nothing is alerted."
@@ -242,8 +240,8 @@ def _amount(cost: float) -> str:
     return f"{cost:,.0f}" if abs(cost) >= 100.0 else f"{cost:.3g}"
 
 
-def _ece_words(error: float) -> str:
-    return f"At equal class shares, promises are {percent(error)} away from what happened, on average."
+def _ece_text(error: float) -> str:
+    return f"At equal class priors, predicted probabilities are {percent(error)} away from observed rates, on average."
 
 
 def _sentence(reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Say in plain words what a verdict, a policy and each figure of the report mean."""
+"""Explain in plain English what a verdict, a policy and each figure of the report mean."""
 
 import math
 from typing import Any
@@ -25,41 +25,40 @@ NEXT_STEPS: dict[Judgement, str] = {
         "(<code>obil calibrate</code>) or improve the model, and then check again on other rows."
     ),
     "too few": (
-        "Nothing speaks against the model, and the rows cannot vouch for it either. Label more rows, above all of the "
-        "rarest class."
+        "No fault shows, but the rows are too few to support the model. Label more rows, above all of the rarest class."
     ),
 }
 
 # (term, one sentence)
 GLOSSARY = (
-    ("Prior", "The share of all rows that truly belong to the class; it moves when the world does."),
+    ("Prior", "The prevalence of the class: the fraction of all rows that truly belong to it."),
     ("Log ratio", "How many times more likely a row is under the class than under the rest, as a natural logarithm."),
     (
         "Threshold",
         "A row is alerted when its log ratio is above this; in brackets the same as a probability at that prior.",
     ),
-    ("Sensitivity", "Of the rows that truly are of the class, the share that is alerted (also called recall)."),
-    ("Specificity", "Of the rows that are not, the share that is left alone."),
-    ("PPV", "Positive predictive value: of the alerts, the share that is right (also called precision)."),
-    ("NPV", "Negative predictive value: of the rows left alone, the share that was rightly left alone."),
-    ("Alerts", "The share of all rows that is alerted: the work that alerts make."),
+    ("Sensitivity", "Of the rows that truly are of the class, the fraction that is alerted (also called recall)."),
+    ("Specificity", "Of the rows that are not, the fraction that is not alerted."),
+    ("PPV", "Positive predictive value: of the alerts, the fraction that is right (also called precision)."),
+    ("NPV", "Negative predictive value: of the rows that are not alerted, the fraction that is right."),
+    ("Alerts", "The fraction of all rows that is alerted: the alert rate."),
     ("F1", "One figure for sensitivity and PPV together, their harmonic mean; 1 is perfect."),
     ("Cost", "What 1,000 decisions cost on average, in the units of the costs above."),
     ("Offset", "What would have to be added to every log ratio to make it right on average; ideally 0."),
-    ("Slope", "What log ratios would have to be multiplied by; below 1 the model is too sure of itself, ideally 1."),
+    ("Slope", "What log ratios would have to be multiplied by; below 1 the model is overconfident, ideally 1."),
     (
         "Calibration error",
-        "How far promised probabilities are from what happened, on average, with every class given the same weight; "
+        "How far predicted probabilities are from observed rates, on average, with every class given the same weight; "
         "ideally 0.",
     ),
 )
 
 
-def policy_words(policy: Policy) -> str:  # noqa: PLR0911  # one a policy
+def policy_text(policy: Policy) -> str:  # noqa: PLR0911  # one per policy
     r"""Return the rule that sets the threshold, in one sentence.
 
     >>> from obil.policies import RecallFloor
-    >>> policy_words(RecallFloor(0.9))
+    >>> policy_text(RecallFloor(0.9))
     'The threshold is the highest that still finds 90\xa0% of the class.'
     """
     settings: dict[str, Any] = policy.to_json()
@@ -87,10 +86,10 @@ def policy_words(policy: Policy) -> str:  # noqa: PLR0911  # one a policy
             return f"The threshold is set by the policy {escaped(policy.name)}."
 
 
-def offset_words(offset: Estimate) -> str:
+def offset_text(offset: Estimate) -> str:
     """Return what an offset means for the ratio.
 
-    >>> offset_words(Estimate(math.log(2.0), 0.1, (0.5, 0.9)))
+    >>> offset_text(Estimate(math.log(2.0), 0.1, (0.5, 0.9)))
     'Ratios are too low: one of 10 should read 20, as if the odds of the prior were off by the same factor.'
     """
     low, high = offset.interval
@@ -103,15 +102,15 @@ def offset_words(offset: Estimate) -> str:
     )
 
 
-def slope_words(slope: Estimate) -> str:
+def slope_text(slope: Estimate) -> str:
     """Return what a slope means for the ratio.
 
-    >>> slope_words(Estimate(0.5, 0.1, (0.4, 0.6)))
-    'Too sure: a ratio of 100 should read 10, one of 1/100 should read 1/10.'
+    >>> slope_text(Estimate(0.5, 0.1, (0.4, 0.6)))
+    'Overconfident: a ratio of 100 should read 10, one of 1/100 should read 1/10.'
     """
     low, high = slope.interval
     if low <= 1.0 <= high:
-        return "Neither too sure nor too timid, as far as these rows can tell."
-    side = "sure" if slope.value < 1.0 else "timid"
+        return "Neither overconfident nor underconfident, as far as these rows show."
+    side = "Overconfident" if slope.value < 1.0 else "Underconfident"
     right = f"{100.0**slope.value:.3g}"
-    return f"Too {side}: a ratio of 100 should read {right}, one of 1/100 should read 1/{right}."
+    return f"{side}: a ratio of 100 should read {right}, one of 1/100 should read 1/{right}."

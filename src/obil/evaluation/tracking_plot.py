@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from obil.arrays import FloatArray
 
-# Okabe and Ito's colours, told apart by every kind of eye
+# Okabe and Ito's colours, which colour-blind readers can distinguish
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-LARGEST_WIDTH = 2_000  # points a curve; more cannot be seen
+LARGEST_WIDTH = 2_000  # points per curve; more cannot be seen
 
 
 def draw_tracking(truth: FloatArray, estimates: Mapping[str, FloatArray], path: Path) -> None:

@@ -12,11 +12,12 @@ from obil.calibration.gate import Gate
 from obil.calibration.recalibration import Estimate
 from obil.calibration.verdict import Verdict
 from obil.errors import InvalidInputError
+from obil.readable import Table, as_html, as_text
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import labels_to_numbers
 
 
-class Scores(Protocol):
+class Scored(Protocol):
     """What can be verified: anything with classes that gives log ratios."""
 
     @property
@@ -44,6 +45,15 @@ class Verification:
     diagnosis: Diagnosis
     verdict: Verdict
 
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> Table:
+        return Table(f"Verdict: {self.verdict.decision}", notes=self.lines())
+
     def to_json(self) -> dict[str, object]:
         """Return everything as plain values."""
         return {
@@ -53,7 +63,7 @@ class Verification:
         }
 
     def lines(self) -> tuple[str, ...]:
-        """Return what a person wants to read: the rows, calibration, what it means for the ratio, the verdict."""
+        """Return the report as lines of text: the rows, calibration, what it means for the ratio, the verdict."""
         diagnosis = self.diagnosis
         recalibration, balanced, own = diagnosis.recalibration, diagnosis.balanced, diagnosis.own
         counts = ", ".join(
@@ -69,9 +79,9 @@ class Verification:
                 for name, shift in zip(self.classes[1:], recalibration.shifts, strict=True)
             ),
             f"slope: {_estimate(recalibration.slope)}; ideal 1",
-            f"calibration error at equal class shares: {diagnosis.balanced_ece:.3f} "
+            f"calibration error at equal class priors: {diagnosis.balanced_ece:.3f} "
             f"(log loss {balanced.log_loss:.3f}, Brier {balanced.brier:.3f})",
-            f"calibration error at the rows' own shares: {own.ece_equal_width:.4f} "
+            f"calibration error at the rows' own prior: {own.ece_equal_width:.4f} "
             f"(log loss {own.log_loss:.3f}, Brier {own.brier:.3f}); small whenever a class is rare, it decides nothing",
             *(_threshold_line(threshold) for threshold in diagnosis.thresholds),
             self.verdict.sentence,
@@ -81,9 +91,14 @@ class Verification:
 
 
 def verify(
-    model: Scores, X: Any, y: npt.ArrayLike, *, sample_weight: npt.ArrayLike | None = None, gate: Gate | None = None
+    model: Scored,
+    X: Any,
+    y: npt.ArrayLike,
+    *,
+    sample_weight: npt.ArrayLike | None = None,
+    gate: Gate | None = None,
 ) -> Verification:
-    """Judge a model on labelled rows that it was not fitted on.
+    """Check a model on labelled rows that it was not fitted on: its calibration, and the deployment gate's verdict.
 
     Parameters
     ----------
@@ -121,7 +136,7 @@ def _range(interval: tuple[float, float]) -> str:
 def _threshold_line(threshold: ThresholdFigures) -> str:
     where = f"near the log threshold {threshold.log_threshold:+.2f}"
     if threshold.rows is None:
-        return f"{where}: no rows, so nothing vouches for decisions there"
+        return f"{where}: no rows, so nothing supports decisions there"
     error = threshold.rows.ratio_error
     if np.isinf(error):
         return f"{where}: {threshold.rows.n_rows} rows, too few or too far out to bound the ratio's error"

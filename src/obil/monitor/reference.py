@@ -85,16 +85,8 @@ class MonitorReference:
 
 def place_bets(reference: MonitorReference, memory: MonitorMemory, alternatives: FloatArray, bets: FloatArray) -> None:
     """Propose what the next rows may be, (N, B), and bet on it against the hull, (N, B), in the memory."""
-    propose(
-        memory.fresh,
-        memory.counts,
-        reference.kept,
-        reference.warped,
-        reference.start_prior,
-        memory.priors,
-        alternatives,
-    )
-    hull = reference.hull
+    kept, warped, start, hull = reference.kept, reference.warped, reference.start_prior, reference.hull
+    propose(memory.fresh, memory.counts, kept, warped, start, memory.priors, alternatives)
     bet_against(hull.histograms, hull.radii, alternatives, memory.mixing, memory.parts, bets)
     memory.pays[:] = payoffs(bets)
 

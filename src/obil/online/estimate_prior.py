@@ -9,7 +9,7 @@ from obil.trackers.pass_search import estimate_from_rows
 
 
 def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
-    """Return the most likely class prior of a batch of unlabelled rows, with an interval for each class.
+    """Return the most likely class prior of a batch of unlabelled rows, with a confidence interval for each class.
 
     The interval carries what the rows leave open and what the calibrator does not know about itself.
 
