@@ -132,7 +132,7 @@ BAD: dict[str, tuple[str, str]] = {
     "missing times": ("backtest t.csv --target ill --time pulse", "every row must have a time"),
     "no such model": ("backtest t.csv --target ill --time day --model oracle", "a model is one of"),
     "no such calibration": ("backtest t.csv --target ill --time day --calibration magic", "--calibration must be one"),
-    "no such positive": ("backtest t.csv --target ill --time day --positive perhaps", "got 'perhaps'"),
+    "no such positive": ("backtest t.csv --target ill --time day --positive perhaps", "'perhaps' is not one of"),
     "a share above 1": ("backtest t.csv --target ill --time day --train-share 1.5", "train_size must lie in"),
     "too few to fit on": ("backtest t.csv --target ill --time day --train-share .05", "got 120 earlier ones of 2400"),
     "no labels": ("backtest t.csv --target ill --time day --label-rate 0", "label_rate must lie in"),

@@ -250,7 +250,7 @@ def test_sparse_rows_and_the_ensemble_are_replayed() -> None:
     result = backtest(ensemble, X, y, time=np.arange(N))
     assert result["bank"].excess.sign == 1
     assert result.recommendation.lead == "training"
-    assert ensemble.view_reference is False
+    assert ensemble.views is False
 
 
 def test_a_category_that_came_up_later_is_unknown_to_the_model() -> None:
