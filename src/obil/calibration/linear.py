@@ -144,9 +144,12 @@ def as_counts(weights: FloatArray) -> FloatArray:
 
 
 def class_prior(labels: IntArray, weights: FloatArray, n_classes: int) -> FloatArray:
-    """Return the weighted share of each class, (K,); every class needs rows."""
+    """Return the weighted prior of the classes, (K,); every class needs rows."""
     totals = np.bincount(labels, weights=weights, minlength=n_classes)
     if (totals <= 0.0).any():
-        raise InvalidInputError(f"calibration needs rows of every class, got weights {totals.tolist()}")
-    shares: FloatArray = totals / totals.sum()
-    return shares
+        raise InvalidInputError(
+            f"every class needs rows of positive weight, got total weights {totals.tolist()}: "
+            "less than two classes, only one class, is left"
+        )
+    prior: FloatArray = totals / totals.sum()
+    return prior

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.cross_fit import Split, fit_estimator, score_method
-from obil.calibration.freeze_trees import freeze_trees
+from obil.calibration.freezing.freeze import freeze
 from obil.errors import InvalidInputError
 from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import EstimatorKind, Kind
@@ -186,8 +186,7 @@ def _fit_estimator(estimator: Any, rows: LabelledRows, problem: AssociatedProble
     training_prior = problem.training_prior
     if weights is not None and not _takes_weights(fitted):
         training_prior = np.bincount(labels, minlength=rows.n_classes) / len(labels)
-    frozen = freeze_trees(fitted, training_prior=training_prior, floor=floor)
-    return frozen or EstimatorScorer(fitted, method, training_prior, floor, rows.X.shape[1])
+    return freeze(EstimatorScorer(fitted, method, training_prior, floor, rows.X.shape[1]), X)
 
 
 def _takes_weights(fitted: Any) -> bool:

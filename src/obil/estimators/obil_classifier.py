@@ -13,13 +13,13 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from obil.calibration.calibrate import CALIBRATIONS, fit_calibrator
 from obil.calibration.cross_fit import Split
-from obil.calibration.linear import SLOPE_SD
+from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, torch_part
+from obil.estimators.fit_scorer import fit_views, freeze_together
 from obil.estimators.fusion import fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
-from obil.estimators.ratio_classifier import fit_views
-from obil.estimators.ratio_mixin import RatioMixin, class_prior
+from obil.estimators.ratio_mixin import RatioMixin
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
 from obil.estimators.refresh import best_members
 from obil.networks.settings import ModuleKind
@@ -253,7 +253,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64)
             if (weights < 0.0).any():
                 raise InvalidInputError("sample_weight must not be negative")
-            class_prior(numbers, weights, self.classes_)
+            class_prior(numbers, weights, len(self.classes_))
         return LabelledRows.in_order(matrix, numbers, weights, classes=self.classes_, categories=categories)
 
     def _plans(self, recipe: Recipe, rows: LabelledRows) -> list[Plan]:
@@ -311,13 +311,14 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         views: tuple[View, ...] = ()
         if self.views:
             views = fit_views(rows.X, rows.labels, rows.weights, splits, random_state=seed, n_jobs=self.n_jobs)
+            _, views, _ = freeze_together(scorer, views, rows.X)
         encoder = getattr(self, "encoder_", None)
         self.members_, self.fusion_temperature_ = members, temperature
         self.model_ = RatioModel(
             scorer=scorer,
             calibrator=calibrator,
             classes_=self.classes_,
-            prior_=class_prior(rows.labels, rows.weights, self.classes_),
+            prior_=class_prior(rows.labels, rows.weights, rows.n_classes),
             holdout_=Holdout.of(calibrator.apply(fused), held_out.labels, held_out.weights),
             feature_names=None if encoder is None else encoder.names,
             encoder=encoder,

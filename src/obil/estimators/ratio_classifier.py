@@ -15,18 +15,15 @@ from sklearn.utils.validation import _check_sample_weight, indexable, validate_d
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
-from obil.calibration.cross_fit import cross_fit, fit_estimator, outputs_of, score_method
-from obil.calibration.folds import choose_splits, halved_features
-from obil.calibration.freeze_trees import freeze_trees
-from obil.calibration.linear import SLOPE_SD
+from obil.calibration.folds import choose_splits
+from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
-from obil.estimators.ratio_mixin import RatioMixin, class_prior
+from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
+from obil.estimators.ratio_mixin import RatioMixin
 from obil.serving.holdout import Holdout
 from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
 from obil.serving.ratio_model import RatioModel, View, as_dataframe
-from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer, as_score_columns, floor_of
-
-N_VIEWS = 4
+from obil.serving.scorers import ColumnScorer, Scorer, as_score_columns, floor_of
 
 
 class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
@@ -54,7 +51,9 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     Attributes
     ----------
     model_ : RatioModel
-        What serves, and what `obil.save` writes.
+        What serves, and what `obil.save` writes: the estimator frozen into arrays where it has such a form.
+    estimator_ : estimator
+        The estimator fitted on all rows.
     classes_, prior_, holdout_
         The user's classes, their shares in training, and the honest rows.
 
@@ -105,32 +104,29 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             raise InvalidInputError("sample_weight must not be negative")
         estimator = HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
         population = np.ones(len(labels)) if weights is None else weights
-        prior = class_prior(numbers, population, self.classes_)
-        if isinstance(estimator, FrozenEstimator):
-            fitted, method = estimator, score_method(estimator)
-            outputs, rows = outputs_of(fitted, X, self.classes_), np.arange(len(labels))
-        else:
+        prior = class_prior(numbers, population, len(self.classes_))
+        splits = None
+        if not isinstance(estimator, FrozenEstimator):
             splits = choose_splits(
                 self.cv, X, labels, numbers, groups=groups, time=time, random_state=self.random_state
             )
-            fitted = fit_estimator(estimator, X, labels, weights)
-            method = score_method(fitted)
-            outputs, rows = cross_fit(estimator, X, labels, weights, splits, classes=self.classes_, n_jobs=self.n_jobs)
-        floor = floor_of(outputs) if method == "predict_proba" else 0.0
-        width = getattr(self, "n_features_in_", None)
-        scorer = EstimatorScorer(fitted, method, prior, floor, width)
-        views: tuple[View, ...] = ()
-        if self.views and fitted is not estimator:
-            views = fit_views(X, labels, weights, splits, random_state=self.random_state, n_jobs=self.n_jobs)
-        self.model_ = self._calibrated_model(
-            scorer,
-            _raw_scores(outputs, method, prior, floor),
-            numbers[rows],
-            population[rows],
-            prior,
-            slope_sd=SLOPE_SD if method == "predict_proba" else None,
-            views=views,
+        fitted = fit_scorer(
+            estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs
         )
+        views: tuple[View, ...] = ()
+        if self.views and splits is not None:
+            views = fit_views(X, numbers, population, splits, random_state=self.random_state, n_jobs=self.n_jobs)
+        scorer, views, encoder = freeze_together(fitted.scorer, views, X)
+        self.estimator_ = fitted.scorer.estimator
+        model = self._calibrated_model(
+            scorer,
+            fitted.scores,
+            numbers[fitted.rows],
+            population[fitted.rows],
+            prior,
+            slope_sd=SLOPE_SD if fitted.scorer.method == "predict_proba" else None,
+        )
+        self.model_ = replace(model, view_members=views, encoder=encoder)
         return self
 
     @classmethod
@@ -162,7 +158,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         weights = (
             np.ones(len(labels)) if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=float)
         )
-        prior = class_prior(numbers, weights, model.classes_)
+        prior = class_prior(numbers, weights, len(model.classes_))
         if kind == "auto":
             kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"
         floor = floor_of(np.concatenate([values, 1.0 - values])) if kind == "probability" else 0.0
@@ -213,7 +209,6 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         prior: FloatArray,
         *,
         slope_sd: float | None,
-        views: tuple[View, ...] = (),
     ) -> RatioModel:
         calibrator = fit_calibrator(
             scores, numbers, weights, method=self.calibration, slope_sd=slope_sd, random_state=self.random_state
@@ -226,7 +221,6 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             prior_=prior,
             holdout_=Holdout.of(calibrator.apply(scores), numbers, weights),
             feature_names=None if names is None else tuple(str(name) for name in names),
-            view_members=views,
             calibration=self.calibration,
         )
 
@@ -236,30 +230,3 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         tags.input_tags.sparse = inner.input_tags.sparse and not self.views
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags
-
-
-def fit_views(
-    X: Any,
-    labels: npt.NDArray[Any],
-    weights: FloatArray | None,
-    splits: list[tuple[IntArray, IntArray]],
-    *,
-    random_state: int | None,
-    n_jobs: int | None,
-) -> tuple[View, ...]:
-    """Fit a small booster on each half of two random halvings of the features, honest on the same splits."""
-    views = []
-    for features in halved_features(X.shape[1], N_VIEWS, random_state=random_state):
-        columns = X.iloc[:, list(features)] if hasattr(X, "iloc") else np.asarray(X)[:, list(features)]
-        booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
-        member = RatioClassifier(booster, cv=splits, n_jobs=n_jobs).fit(columns, labels, sample_weight=weights)
-        fitted, scorer = member.model_, member.model_.scorer
-        if isinstance(scorer, EstimatorScorer) and not hasattr(columns, "iloc"):
-            # frozen trees score a row in a hundredth of the time
-            scorer = freeze_trees(scorer.estimator, training_prior=scorer.training_prior) or scorer
-        views.append(View(features, scorer, fitted.calibrator, fitted.holdout_.log_ratios))
-    return tuple(views)
-
-
-def _raw_scores(outputs: FloatArray, method: str, prior: FloatArray, floor: float) -> FloatArray:
-    return ColumnScorer("probability" if method == "predict_proba" else "margin", prior, floor).scores(outputs)

@@ -74,15 +74,3 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
                 f"a ratio needs two classes, got 1 class ({self.classes_.tolist()}) in n_samples = {len(labels)}"
             )
         return labels, numbers.astype(np.int64)
-
-
-def class_prior(numbers: IntArray, weights: FloatArray, classes: npt.NDArray[Any]) -> FloatArray:
-    """Return the weighted share of each class, (K,), every one of them present."""
-    totals = np.bincount(numbers, weights=weights, minlength=len(classes))
-    if (totals <= 0.0).any():
-        raise InvalidInputError(
-            f"every class needs a row of positive weight, got total weights {totals.tolist()} for {classes.tolist()}: "
-            "less than two classes, only one class, is left"
-        )
-    shares: FloatArray = totals / totals.sum()
-    return shares

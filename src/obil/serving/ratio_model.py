@@ -14,7 +14,7 @@ from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
 from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
 from obil.serving.holdout import Holdout
-from obil.serving.scorers import Scorer
+from obil.serving.scorers import EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 
 
@@ -101,7 +101,7 @@ class RatioModel:
         """Return the log ratios of rows by the model and by its views; rows are encoded once."""
         matrix = self.prepare(X)
         views = [
-            view.calibrator.apply(view.scorer.scores(_columns(matrix, view.features))) for view in self.view_members
+            view.calibrator.apply(view.scorer.scores(columns_of(matrix, view.features))) for view in self.view_members
         ]
         log_ratios = self.calibrated(self.scorer.scores(matrix))
         return Scores(log_ratios, np.stack(views, axis=1) if views else np.empty((len(log_ratios), 0, self.n_classes)))
@@ -156,12 +156,12 @@ class RatioModel:
                 return _by_name(X, self.feature_names)
             X = as_dataframe(X)
         n_features = self.scorer.n_features
-        if n_features is None:
-            return X
         shape = X.shape if hasattr(X, "shape") else np.shape(X)
-        if len(shape) != 2 or shape[1] != n_features:
+        if n_features is not None and (len(shape) != 2 or shape[1] != n_features):
             raise InvalidInputError(f"a row has {n_features} features, got an array of shape {tuple(shape)}")
-        if self.feature_names is not None and self.encoder is None:
+        if self.encoder is not None:
+            return _encoded(X, self.encoder)
+        if self.feature_names is not None and n_features is not None and isinstance(self.scorer, EstimatorScorer):
             return _with_names(X, self.feature_names)
         return X
 
@@ -248,11 +248,19 @@ def _by_name(table: Any, names: Sequence[str]) -> Any:
     return table if present == list(names) else table[list(names)]
 
 
+def _encoded(X: Any, encoder: ColumnEncoder) -> Any:
+    """Return numbers as they are, encoded before, and strings without their column names as codes."""
+    if np.asarray(X).dtype.kind in "fiub":
+        return X
+    return encoder.encode(dict(zip(encoder.names, np.asarray(X, dtype=object).T, strict=True)))
+
+
 def _with_names(X: Any, names: Sequence[str]) -> Any:
     import pandas as pd  # noqa: PLC0415  # only a model fitted on a DataFrame needs it to score
 
     return pd.DataFrame(X, columns=list(names))
 
 
-def _columns(matrix: Any, features: Sequence[int]) -> Any:
+def columns_of(matrix: Any, features: Sequence[int]) -> Any:
+    """Return some columns of a matrix or a table."""
     return matrix.iloc[:, list(features)] if hasattr(matrix, "iloc") else np.asarray(matrix)[:, list(features)]

@@ -13,14 +13,21 @@ from obil.serving.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.estimator_file import read_estimator, write_estimator
 from obil.serving.features import FeatureMap
+from obil.serving.layers import LayerScorer
 from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer
+from obil.serving.preprocessing import PreprocessedScorer
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.trees import TreeScorer
 
 Arrays = dict[str, npt.NDArray[Any]]
 MOST_MEMBERS = 10_000
 # scorers that tell everything about themselves as JSON values and arrays
-_PLAIN: dict[str, type[DenseScorer] | type[TreeScorer]] = {"network": DenseScorer, "trees": TreeScorer}
+_PLAIN: dict[str, type[DenseScorer] | type[TreeScorer] | type[LayerScorer] | type[PreprocessedScorer]] = {
+    "network": DenseScorer,
+    "trees": TreeScorer,
+    "layers": LayerScorer,
+    "preprocessed": PreprocessedScorer,
+}
 
 
 def write_scorer(scorer: Scorer, name: str, folder: Path, arrays: Arrays, *, file: str | None = None) -> dict[str, Any]:
@@ -29,7 +36,8 @@ def write_scorer(scorer: Scorer, name: str, folder: Path, arrays: Arrays, *, fil
         file = f"{name}.skops" if file is None else file
         write_estimator(scorer.estimator, folder / file)
         kind = {"kind": "estimator", "file": file, "method": scorer.method, "n_features": scorer.n_features}
-        return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
+        prior = {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
+        return kind | prior | {"reason": scorer.reason}
     if isinstance(scorer, ColumnScorer):
         kind = {"kind": "column", "score": scorer.kind}
         return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
@@ -74,7 +82,8 @@ def read_scorer(
     if kind == "estimator" and saved["method"] in ("predict_proba", "decision_function"):
         estimator = read_estimator(folder / Path(saved["file"]).name, trusted=trusted)
         width = saved["n_features"]
-        return EstimatorScorer(estimator, saved["method"], prior, floor, None if width is None else int(width))
+        width = None if width is None else int(width)
+        return EstimatorScorer(estimator, saved["method"], prior, floor, width, str(saved["reason"]))
     raise ModelFileError(f"this version knows no scorer {kind!r:.40}: the model may be from a later one")
 
 

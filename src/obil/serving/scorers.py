@@ -1,15 +1,23 @@
 """Turn what a classifier outputs into raw scores on the scale of log ratios."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, as_prior
+from obil.compiled import compiled
 from obil.errors import InvalidInputError
 
 SMALLEST_FLOOR = 1e-12
+# What a classifier's outputs are. A single column is class 1's, of two.
+PROBABILITY = "probability"
+LOGIT = "logit"  # log odds of class 1, or the inputs of a softmax
+ONE_VS_REST = "one_vs_rest"  # log odds of each class against the rest, turned into probabilities and normalised
+MARGIN = "margin"  # on no particular scale: taken as they are
+LINKS = (PROBABILITY, LOGIT, ONE_VS_REST, MARGIN)
 
 
 class Scorer(Protocol):
@@ -27,9 +35,33 @@ class Scorer(Protocol):
         """Return raw scores of rows, (n, K)."""
 
 
+class FrozenScorer:
+    """What every scorer that was frozen into arrays tells of its output."""
+
+    __slots__ = ()
+    link: str
+    training_prior: FloatArray  # (K,)
+    floor: float
+    n_features: int
+
+    def describe_output(self) -> dict[str, Any]:
+        """Return the link, the training prior, the floor and the number of features as JSON values."""
+        prior = self.training_prior.tolist()
+        return {"link": self.link, "training_prior": prior, "floor": self.floor, "n_features": self.n_features}
+
+    @staticmethod
+    def read_output(described: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what `describe_output` gave, checked."""
+        link, floor, n_features = described["link"], float(described["floor"]), described["n_features"]
+        if link not in LINKS or not 0.0 <= floor <= 0.5 or type(n_features) is not int or n_features < 1:
+            raise InvalidInputError(f"a model's outputs are damaged: {link!r:.40}, {floor!r}, {n_features!r:.40}")
+        prior = as_prior(described["training_prior"])
+        return {"link": link, "training_prior": prior, "floor": floor, "n_features": n_features}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EstimatorScorer:
-    """The scores of a fitted scikit-learn classifier, with the prior it was trained at divided out.
+    """The scores of a fitted scikit-learn classifier, with the class prior it was trained at divided out.
 
     Probabilities become log p_k/prior_k - log p_0/prior_0; margins (`decision_function`) are taken as they are.
     Probabilities of exactly 0 or 1, as forests give them, are moved to `floor`.
@@ -40,9 +72,14 @@ class EstimatorScorer:
     training_prior: FloatArray  # (K,)
     floor: float = SMALLEST_FLOOR
     n_features: int | None = None
+    reason: str = "it was not frozen into arrays"  # why it is served by its own library
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K)."""
+        return raw_scores(self.outputs(X), link_of(self.method), self.training_prior, self.floor)
+
+    def outputs(self, X: Any) -> FloatArray:
+        """Return the classifier's probabilities or margins, (n, K) or (n, 1)."""
         try:
             output = np.asarray(getattr(self.estimator, self.method)(X), dtype=np.float64)
         except Exception as error:  # a foreign estimator raises what it likes
@@ -50,35 +87,34 @@ class EstimatorScorer:
             raise InvalidInputError(
                 f"the model cannot score these rows: {type(error).__name__}: {reason:.300}"
             ) from error
-        if self.method == "predict_proba":
-            return scores_of_probabilities(output, self.training_prior, self.floor)
-        return scores_of_margins(output, self.training_prior.size)
+        return output[:, None] if output.ndim == 1 else output
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnScorer:
-    """Scores that another system computed: a row is its score, or one score a class."""
+    """Scores that another system computed: a row is its score, or one score per class."""
 
     batch_invariant: ClassVar[bool] = True
-    kind: str  # "probability" or "margin"
+    kind: str  # PROBABILITY or MARGIN
     training_prior: FloatArray  # (K,)
     floor: float = SMALLEST_FLOOR
 
     @property
     def n_features(self) -> int | None:
-        """Any: a single score of the positive class, or one score a class."""
+        """Any: a single score of the positive class, or one score per class."""
         return None
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K), of scores (n,), (n, 1) or (n, K)."""
         values = as_score_columns(X, n_classes=self.training_prior.size)
-        if self.kind == "margin":
-            return scores_of_margins(values, self.training_prior.size)
-        if values.shape[1] == 1:
-            values = np.concatenate([1.0 - values, values], axis=1)
-        if (values < 0.0).any() or (values > 1.0).any():
+        if self.kind == PROBABILITY and ((values < 0.0).any() or (values > 1.0).any()):
             raise InvalidInputError("these scores are probabilities, so each must lie in [0, 1]")
-        return scores_of_probabilities(values, self.training_prior, self.floor)
+        return raw_scores(values, self.kind, self.training_prior, self.floor)
+
+
+def link_of(method: str) -> str:
+    """Return what the outputs of a scikit-learn method are."""
+    return PROBABILITY if method == "predict_proba" else MARGIN
 
 
 def as_score_columns(scores: npt.ArrayLike, *, n_classes: int | None = None) -> FloatArray:
@@ -92,31 +128,69 @@ def as_score_columns(scores: npt.ArrayLike, *, n_classes: int | None = None) -> 
     if values.ndim != 2 or (n_classes is not None and values.shape[1] not in (1, n_classes)):
         raise InvalidInputError(f"scores must have shape (n,) or (n, {n_classes or 'K'}), got {values.shape}")
     if n_classes is not None and n_classes > 2 and values.shape[1] == 1:
-        raise InvalidInputError(f"{n_classes} classes need one score a class, got a single column")
+        raise InvalidInputError(f"{n_classes} classes need one score per class, got a single column")
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
         raise InvalidInputError(f"scores must be finite, got {values[row].tolist()} in row {row}")
     return values
 
 
-def scores_of_probabilities(probabilities: FloatArray, training_prior: FloatArray, floor: float) -> FloatArray:
-    """Return log p_k - log p_0 with the training prior divided out, (n, K)."""
-    if not np.isfinite(probabilities).all():
-        raise InvalidInputError("the model gave a probability that is not a number")
-    logs = np.log(np.maximum(probabilities, floor)) - np.log(training_prior)
-    relative: FloatArray = logs - logs[:, :1]
-    return relative
+def raw_scores(outputs: FloatArray, link: str, training_prior: FloatArray, floor: float) -> FloatArray:
+    """Return raw scores, (n, K), of a classifier's outputs, (n, K) or (n, 1) for class 1 of two.
+
+    Probabilities, or what a link makes of logits, are moved to `floor` where they are below it, and the training
+    prior is divided out: log p_k/prior_k - log p_0/prior_0. Margins are only taken relative to class 0.
+
+    >>> raw_scores(np.array([[0.8]]), PROBABILITY, np.array([0.5, 0.5]), 0.0).round(3).tolist()
+    [[0.0, 1.386]]
+    """
+    n_classes = training_prior.size
+    if outputs.shape[1] != n_classes and (outputs.shape[1] != 1 or n_classes != 2):
+        raise InvalidInputError(f"the model must give one output per class ({n_classes}), got shape {outputs.shape}")
+    scores = np.empty((len(outputs), n_classes))
+    if not _fill_scores(outputs, LINKS.index(link), training_prior, floor, scores):
+        raise InvalidInputError("the model's outputs must be finite, got one that is not: are the features extreme?")
+    return scores
 
 
-def scores_of_margins(margins: FloatArray, n_classes: int) -> FloatArray:
-    """Return margins relative to class 0, (n, K); a single column is the margin of class 1."""
-    columns = margins[:, None] if margins.ndim == 1 else margins
-    if n_classes == 2 and columns.shape[1] == 1:
-        columns = np.concatenate([np.zeros_like(columns), columns], axis=1)
-    if columns.shape[1] != n_classes or not np.isfinite(columns).all():
-        raise InvalidInputError(f"margins must be finite with one column a class ({n_classes}), got {columns.shape}")
-    relative: FloatArray = columns - columns[:, :1]
-    return relative
+@compiled
+def _fill_scores(outputs: FloatArray, link: int, training_prior: FloatArray, floor: float, scores: FloatArray) -> bool:
+    """Write raw scores, (n, K); return whether all outputs were finite."""
+    n_rows, n_classes = scores.shape
+    log_floor = np.log(max(floor, 1e-300))
+    log_prior = np.log(training_prior)
+    for r in range(n_rows):
+        logs = scores[r]
+        largest = -np.inf
+        for k in range(n_classes):
+            if outputs.shape[1] > 1:
+                value = outputs[r, k]
+            elif link == 0:
+                value = outputs[r, 0] if k == 1 else 1.0 - outputs[r, 0]
+            else:
+                value = outputs[r, 0] if k == 1 else 0.0
+            if not np.isfinite(value):
+                return False
+            if link == 0:
+                value = np.log(max(value, floor)) if max(value, floor) > 0.0 else log_floor
+            elif link == 2:
+                value = -np.log1p(np.exp(-value)) if value > -30.0 else value
+            logs[k] = value
+            largest = max(largest, value)
+        if link in (1, 2):
+            total = 0.0
+            for k in range(n_classes):
+                total += np.exp(logs[k] - largest)
+            shift = largest + np.log(total)
+            for k in range(n_classes):
+                logs[k] = max(logs[k] - shift, log_floor)
+        if link != 3:
+            for k in range(n_classes):
+                logs[k] -= log_prior[k]
+        first = logs[0]
+        for k in range(n_classes):
+            logs[k] -= first
+    return True
 
 
 def floor_of(probabilities: FloatArray) -> float:

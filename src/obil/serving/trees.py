@@ -11,156 +11,175 @@ from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
 from obil.serving.dense_network import as_matrix
-from obil.serving.scorers import scores_of_margins, scores_of_probabilities
+from obil.serving.scorers import LOGIT, PROBABILITY, FrozenScorer, raw_scores
 
 CHUNK_ROWS = 512  # rows that walk one tree after the other: its nodes stay in the cache
 LEAF = -1
-FOREST, BOOSTER = "forest", "booster"
+NUMERIC = -1
+# `feature` is LEAF in leaves; `categories` is the row of `TreeScorer.categories` a node splits by, or NUMERIC
+NODE = np.dtype(
+    [
+        ("threshold", "f8"), ("feature", "i4"), ("left", "i4"), ("right", "i4"),
+        ("categories", "i4"), ("missing_left", "u1"),
+    ],
+    align=True,
+)  # fmt: skip
+SETTINGS = ("single_inputs", "single_sums", "allow_missing")
+Nodes = npt.NDArray[np.void]  # of NODE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TreeScorer:
-    """Trees as flat arrays of nodes; a forest averages probabilities, a booster adds log odds.
+class TreeScorer(FrozenScorer):
+    """Trees as a flat array of nodes; a forest averages probabilities, a booster adds log odds.
 
-    A row goes left where its feature is at most the threshold; where it is missing, to the side `missing_left` says.
+    A row goes left where its feature is at most the threshold or its category is in the node's set; where the
+    feature is missing or the category unknown, it goes to the side `missing_left` says.
     """
 
     batch_invariant: ClassVar[bool] = True
-    kind: str  # FOREST or BOOSTER
+    nodes: Nodes
     roots: npt.NDArray[np.int32]  # (T,) the first node of each tree
-    outputs: npt.NDArray[np.int32]  # (T,) which output a tree adds to; of a forest 0
-    features: npt.NDArray[np.int32]  # (nodes,) LEAF in leaves
-    thresholds: FloatArray  # (nodes,)
-    children: npt.NDArray[np.int32]  # (nodes, 2) left and right
-    missing_left: npt.NDArray[np.uint8]  # (nodes,)
+    outputs: npt.NDArray[np.int32]  # (T,) which output a booster's tree adds to; of a forest 0
     values: FloatArray  # (nodes, K) of a forest, (nodes, 1) of a booster
     start: FloatArray  # (K,) of a forest 0; of a booster its log odds before any tree, (1,) for two classes
+    categories: npt.NDArray[np.uint8]  # (sets, bytes) bit c of a set tells that category c goes left
+    link: str  # PROBABILITY of a forest, LOGIT of a booster
     training_prior: FloatArray  # (K,)
-    floor: float  # probabilities of a forest below this are moved to it
-    width: int  # features of a row
-
-    @property
-    def n_features(self) -> int | None:
-        """The width of a row."""
-        return self.width
+    floor: float  # probabilities below this are moved to it
+    n_features: int
+    single_inputs: bool = False  # features are rounded to float32, as in scikit-learn's forests and XGBoost
+    single_sums: bool = False  # so is every sum of leaves, as in XGBoost
+    allow_missing: bool = True
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores with the training prior divided out, (n, K)."""
+        return raw_scores(self.sums(X), self.link, self.training_prior, self.floor)
+
+    def sums(self, X: Any) -> FloatArray:
+        """Return a forest's probabilities or a booster's log odds, (n, outputs)."""
         rows = as_matrix(X)
-        if rows.shape[1] != self.width:
-            raise InvalidInputError(f"a row has {self.width} features, got an array of shape {rows.shape}")
-        if np.isinf(rows).any():
-            raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
-        if self.kind == FOREST:
-            rows = rows.astype(np.float32).astype(np.float64)  # as scikit-learn's forests see them
-        total = np.tile(self.start, (len(rows), 1))
-        walk_trees(
-            rows, self.roots, self.outputs, self.features, self.thresholds, self.children, self.missing_left,
-            self.values, total,
-        )  # fmt: skip
-        if self.kind == FOREST:
-            return scores_of_probabilities(total / len(self.roots), self.training_prior, self.floor)
-        margins = scores_of_margins(total, len(self.training_prior))
-        log_prior = np.log(self.training_prior)
-        relative: FloatArray = margins - (log_prior - log_prior[0])
-        return relative
+        if rows.shape[1] != self.n_features:
+            raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
+        if self.single_inputs:
+            with np.errstate(over="ignore"):
+                rows = rows.astype(np.float32).astype(np.float64)
+            if np.isinf(rows).any():
+                raise InvalidInputError("features must be finite in float32, or NaN where one is missing: got infinity")
+        if not self.allow_missing and np.isnan(rows).any():
+            raise InvalidInputError("features must not be missing: this model was fitted without missing values")
+        total = np.empty((len(rows), len(self.start)))
+        total[:] = self.start
+        walk_trees(rows, self.nodes, self.roots, self.outputs, self.values, self.categories, self.single_sums, total)
+        if self.link == PROBABILITY:
+            total /= len(self.roots)
+        return total
+
+    def summary(self) -> str:
+        """Return in words what scores."""
+        return f"{len(self.roots):,} decision trees"
 
     def describe(self) -> dict[str, Any]:
         """Return what is not an array, as JSON values."""
-        return {
-            "kind": self.kind,
-            "training_prior": self.training_prior.tolist(),
-            "floor": self.floor,
-            "width": self.width,
-        }
+        return self.describe_output() | {name: getattr(self, name) for name in SETTINGS}
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays by name."""
-        return {
-            "roots": self.roots,
-            "outputs": self.outputs,
-            "features": self.features,
-            "thresholds": self.thresholds,
-            "children": self.children,
-            "missing_left": self.missing_left,
-            "values": self.values,
-            "start": self.start,
-        }
+        others = {name: getattr(self, name) for name in ("roots", "outputs", "values", "start", "categories")}
+        return others | {name: self.nodes[name] for name in NODE.names or ()}
 
     @classmethod
     def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "TreeScorer":
         """Return the scorer that gave these, checked: a kernel follows the nodes without asking."""
-        integers = {name: arrays[name].astype(np.int32) for name in ("roots", "outputs", "features", "children")}
+        fields = {name: np.asarray(arrays[name]) for name in NODE.names or ()}
+        settings: dict[str, Any] = {name: bool(described[name]) for name in SETTINGS}
         scorer = cls(
-            kind=str(described["kind"]),
-            **integers,
-            thresholds=arrays["thresholds"].astype(np.float64),
-            missing_left=arrays["missing_left"].astype(np.uint8),
+            nodes=pack_nodes(**fields) if len({field.shape for field in fields.values()}) == 1 else np.empty(0, NODE),
+            roots=arrays["roots"].astype(np.int32),
+            outputs=arrays["outputs"].astype(np.int32),
             values=arrays["values"].astype(np.float64),
             start=arrays["start"].astype(np.float64),
-            training_prior=np.asarray(described["training_prior"], dtype=np.float64),
-            floor=float(described["floor"]),
-            width=int(described["width"]),
+            categories=arrays["categories"].astype(np.uint8),
+            **cls.read_output(described),
+            **settings,
         )
         if not _is_sound(scorer):
             raise InvalidInputError("the trees of a model are damaged")
         return scorer
 
 
+def pack_nodes(**fields: npt.ArrayLike) -> Nodes:
+    """Return nodes from the arrays of their fields, each (nodes,)."""
+    nodes = np.zeros(np.shape(fields["feature"]), NODE)
+    for name, values in fields.items():
+        nodes[name] = values
+    return nodes
+
+
 def _is_sound(trees: TreeScorer) -> bool:
-    n_nodes, n_trees, n_classes = len(trees.features), len(trees.roots), len(trees.training_prior)
+    nodes, n_trees, n_classes = trees.nodes, len(trees.roots), len(trees.training_prior)
+    n_nodes = len(nodes)
+    forest = trees.link == PROBABILITY
     shapes = (
-        trees.kind in (FOREST, BOOSTER)
+        trees.link in (PROBABILITY, LOGIT)
+        and nodes.ndim == 1
         and n_trees > 0
-        and trees.roots.shape == (n_trees,)
-        and bool((np.isfinite(trees.training_prior) & (trees.training_prior > 0.0)).all())
-        and trees.outputs.shape == (n_trees,)
-        and trees.features.shape == trees.thresholds.shape == trees.missing_left.shape == (n_nodes,)
-        and trees.children.shape == (n_nodes, 2)
-        and trees.values.shape == (n_nodes, n_classes if trees.kind == FOREST else 1)
-        and trees.start.shape == (1 if trees.kind == BOOSTER and n_classes == 2 else n_classes,)
+        and trees.roots.shape == trees.outputs.shape == (n_trees,)
+        and trees.values.shape == (n_nodes, n_classes if forest else 1)
+        and trees.start.shape == (1 if not forest and n_classes == 2 else n_classes,)
+        and trees.categories.ndim == 2
         and bool(np.isfinite(trees.values).all() and np.isfinite(trees.start).all())
-        and 0.0 <= trees.floor <= 0.5
     )
     if not shapes:
         return False
-    inner = trees.features >= 0
-    numbers = np.arange(n_nodes)[inner, None]
+    inner = nodes[nodes["feature"] >= 0]
+    parents = np.flatnonzero(nodes["feature"] >= 0)
     return (
         bool(((trees.roots >= 0) & (trees.roots < n_nodes)).all())
         and bool(((trees.outputs >= 0) & (trees.outputs < len(trees.start))).all())
-        and bool((trees.features >= LEAF).all() and (trees.features < trees.width).all())
-        # a child stands after its parent, so that no walk goes round in circles
-        and bool(((trees.children[inner] > numbers) & (trees.children[inner] < n_nodes)).all())
+        and bool((nodes["feature"] >= LEAF).all() and (nodes["feature"] < trees.n_features).all())
+        and bool((inner["categories"] >= NUMERIC).all() and (inner["categories"] < len(trees.categories)).all())
+        # a child comes after its parent, so that no walk runs in a circle
+        and all(bool(((inner[side] > parents) & (inner[side] < n_nodes)).all()) for side in ("left", "right"))
     )
 
 
 @compiled
 def walk_trees(
     rows: FloatArray,
+    nodes: Nodes,
     roots: npt.NDArray[np.int32],
     outputs: npt.NDArray[np.int32],
-    features: npt.NDArray[np.int32],
-    thresholds: FloatArray,
-    children: npt.NDArray[np.int32],
-    missing_left: npt.NDArray[np.uint8],
     values: FloatArray,
+    categories: npt.NDArray[np.uint8],
+    single_sums: bool,
     total: FloatArray,
 ) -> None:
     """Add the leaf of every tree to `total`, (n, outputs)."""
     n_rows, n_values = rows.shape[0], values.shape[1]
+    n_codes = 8 * categories.shape[1]
     for start in range(0, n_rows, CHUNK_ROWS):
         stop = min(start + CHUNK_ROWS, n_rows)
         for tree in range(roots.shape[0]):
             output = outputs[tree]
             for r in range(start, stop):
-                node = roots[tree]
-                while features[node] >= 0:
-                    x = rows[r, features[node]]
-                    goes_left = missing_left[node] == 1 if np.isnan(x) else x <= thresholds[node]
-                    node = children[node, 0] if goes_left else children[node, 1]
+                number = roots[tree]
+                while True:
+                    node = nodes[number]
+                    if node.feature < 0:
+                        break
+                    x = rows[r, node.feature]
+                    if node.categories >= 0:
+                        known = x >= 0.0 and x < n_codes  # false for NaN
+                        code = int(x) if known else 0
+                        in_set = (categories[node.categories, code >> 3] >> (code & 7)) & 1 == 1
+                        goes_left = in_set if known else node.missing_left == 1
+                    else:
+                        goes_left = x <= node.threshold or (x != x and node.missing_left == 1)  # noqa: PLR0124  # NaN
+                    number = node.left if goes_left else node.right
                 if n_values == 1:
-                    total[r, output] += values[node, 0]
+                    total[r, output] += values[number, 0]
+                    if single_sums:
+                        total[r, output] = np.float32(total[r, output])
                 else:
                     for k in range(n_values):
-                        total[r, k] += values[node, k]
+                        total[r, k] += values[number, k]
