@@ -13,7 +13,8 @@ from obil.serving.dense_network import DenseNetwork, DenseScorer
 from obil.serving.features import FeatureMap
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
-from obil.serving.trees import FOREST, LEAF, TreeScorer
+from obil.serving.scorers import PROBABILITY
+from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
 
 WIDTH = 4  # features of a row: two numbers, a category with three levels, a number with gaps
 N_INPUTS = 8  # the first number has two curves
@@ -75,21 +76,25 @@ def softmax_of_three(features: FeatureMap, seed: int, *, head: str = "softmax") 
 def stump_forest(n_classes: int = 2, seed: int = 0) -> TreeScorer:
     """Return a forest of two trees, one a stump and one three levels deep, on rows of WIDTH features."""
     rng = np.random.default_rng(seed)
-    children = np.array([[1, 2], [0, 0], [0, 0], [4, 5], [0, 0], [6, 7], [0, 0], [0, 0]])
     values = rng.random((8, n_classes))
     return TreeScorer(
-        kind=FOREST,
+        nodes=pack_nodes(
+            threshold=[0.25, 0.0, 0.0, -0.5, 0.0, 1.0, 0.0, 0.0],
+            feature=[0, LEAF, LEAF, 1, LEAF, 3, LEAF, LEAF],
+            left=[1, 0, 0, 4, 0, 6, 0, 0],
+            right=[2, 0, 0, 5, 0, 7, 0, 0],
+            category_set=[NUMERIC] * 8,
+            missing_left=[0, 0, 0, 0, 0, 1, 0, 0],
+        ),
         roots=np.array([0, 3], dtype=np.int32),
         outputs=np.zeros(2, dtype=np.int32),
-        features=np.array([0, LEAF, LEAF, 1, LEAF, 3, LEAF, LEAF], dtype=np.int32),
-        thresholds=np.array([0.25, 0.0, 0.0, -0.5, 0.0, 1.0, 0.0, 0.0]),
-        children=children.astype(np.int32),
-        missing_left=np.array([0, 0, 0, 0, 0, 1, 0, 0], dtype=np.uint8),
         values=values / values.sum(axis=1, keepdims=True),
         start=np.zeros(n_classes),
+        category_sets=np.array([[0b101]], dtype=np.uint8),
+        link=PROBABILITY,
         training_prior=np.full(n_classes, 1.0 / n_classes),
         floor=1e-3,
-        width=WIDTH,
+        n_features=WIDTH,
     )
 
 

@@ -77,7 +77,7 @@ def graph() -> Scorer:
 def graph_beside_trees() -> EnsembleScorer:
     from dataclasses import replace
 
-    return EnsembleScorer((graph(), replace(stump_forest(), width=6), graph()), np.array([0.2, 0.3, 0.5]))
+    return EnsembleScorer((graph(), replace(stump_forest(), n_features=6), graph()), np.array([0.2, 0.3, 0.5]))
 
 
 def six(n: int = 60) -> np.ndarray:
@@ -247,10 +247,10 @@ HOSTILE_MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "an unknown head": member(0, head="sigmoid"),
     "a softmax with one output": member(0, head="softmax"),
     "trees of three classes": inner(1, training_prior=[0.5, 0.3, 0.2]),
-    "trees of an unknown kind": inner(1, kind="grove"),
+    "trees of an unknown kind": inner(1, link="grove"),
     "trees without a share of a class": inner(1, training_prior=[1.0, 0.0]),
-    "trees of a narrower row": inner(1, width=3),
-    "trees of a wider row": inner(1, width=5),
+    "trees of a narrower row": inner(1, n_features=3),
+    "trees of a wider row": inner(1, n_features=5),
     "an estimator's file that is not listed": member(2, file="other.skops"),
     "an estimator's file outside the folder": member(2, file="../estimator.skops"),
     "an estimator's method that is none": member(2, method="fit"),
@@ -350,7 +350,7 @@ HOSTILE_ARRAYS: dict[str, Callable[[dict[str, Any]], object]] = {
     "curves that are not numbers": replaced(scorer__features0__curves=np.full((2, 14), np.nan)),
     "a layout that wraps round": replaced(scorer__features0__layout=np.array([[0, 0, 1, -(2**63)]] * N_INPUTS)),
     "a layout of another type": replaced(scorer__features0__layout=np.full((N_INPUTS, 4), np.nan)),
-    "trees in a circle": replaced(scorer__member1__children=np.zeros((8, 2), dtype=np.int32)),
+    "trees in a circle": replaced(scorer__member1__left=np.zeros(8, dtype=np.int32)),
     "trees without values": lambda arrays: arrays.pop("scorer.member1.values"),
     "no weights": lambda arrays: arrays.pop("scorer.weights"),
     "weights of other members": replaced(scorer__weights=np.full(3, 1 / 3)),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError
-from obil.serving.trees import BOOSTER, TreeScorer
+from obil.serving.scorers import LOGIT, MARGIN
+from obil.serving.trees import TreeScorer
 from tests.serving.ensembles import WIDTH, rows, stump_forest
 
 
@@ -16,7 +17,7 @@ def booster(n_classes: int) -> TreeScorer:
     """Return a tree an output, the stump of `stump_forest`, with a start for each output."""
     n_outputs = 1 if n_classes == 2 else n_classes
     forest = stump_forest(n_classes)
-    described = forest.describe() | {"kind": BOOSTER}
+    described = forest.describe() | {"link": LOGIT}
     arrays = forest.arrays() | {
         "roots": np.zeros(n_outputs, dtype=np.int32),
         "outputs": np.arange(n_outputs, dtype=np.int32),
@@ -60,16 +61,14 @@ def test_trees_come_back_to_the_last_bit(n_classes: int) -> None:
         assert again.n_features == WIDTH
 
 
+def changed(name: str, node: int, value: int) -> dict[str, Any]:
+    field = stump_forest().nodes[name].copy()
+    field[node] = value
+    return {name: field}
+
+
 def child(node: int, side: int, to: int) -> dict[str, Any]:
-    children = stump_forest().children.copy()
-    children[node, side] = to
-    return {"children": children}
-
-
-def feature(node: int, value: int) -> dict[str, Any]:
-    features = stump_forest().features.copy()
-    features[node] = value
-    return {"features": features}
+    return changed(("left", "right")[side], node, to)
 
 
 DAMAGE: dict[str, dict[str, Any]] = {
@@ -79,8 +78,8 @@ DAMAGE: dict[str, dict[str, Any]] = {
     "a child beyond the last node": child(5, 1, 8),
     "a child far beyond": child(5, 1, 2**31 - 1),
     "a child far before": child(5, 1, -(2**31)),
-    "a feature beyond the row": feature(0, WIDTH),
-    "a feature below a leaf's": feature(1, -2),
+    "a feature beyond the row": changed("feature", 0, WIDTH),
+    "a feature below a leaf's": changed("feature", 1, -2),
     "a root before the first node": {"roots": np.array([0, -1], dtype=np.int32)},
     "a root beyond the last node": {"roots": np.array([0, 8], dtype=np.int32)},
     "roots as a table": {"roots": np.zeros((2, 1), dtype=np.int32)},
@@ -88,10 +87,18 @@ DAMAGE: dict[str, dict[str, Any]] = {
     "an output that does not exist": {"outputs": np.array([0, 2], dtype=np.int32)},
     "a negative output": {"outputs": np.array([0, -1], dtype=np.int32)},
     "outputs of another number": {"outputs": np.zeros(3, dtype=np.int32)},
-    "thresholds cut short": {"thresholds": np.zeros(7)},
+    "a set of categories that does not exist": changed("category_set", 0, 1),
+    "a set of categories below none": changed("category_set", 0, -2),
+    "sets of categories without a byte": {"category_sets": np.zeros((1, 0), dtype=np.uint8)},
+    "sets of categories in a row": {"category_sets": np.zeros(1, dtype=np.uint8)},
+    "thresholds cut short": {"threshold": np.zeros(7)},
     "missing sides cut short": {"missing_left": np.zeros(7, dtype=np.uint8)},
-    "children cut short": {"children": np.zeros((7, 2), dtype=np.int32)},
-    "three children": {"children": np.zeros((8, 3), dtype=np.int32)},
+    "children cut short": {"left": np.zeros(7, dtype=np.int32)},
+    "nodes as a table": {
+        name: np.stack([field, field])
+        for name, field in stump_forest().arrays().items()
+        if len(field) == 8 and field.ndim == 1
+    },
     "values cut short": {"values": np.zeros((7, 2))},
     "values of three classes": {"values": np.zeros((8, 3))},
     "values of one class": {"values": np.zeros((8, 1))},
@@ -101,7 +108,7 @@ DAMAGE: dict[str, dict[str, Any]] = {
     "an infinite start": {"start": np.array([0.0, np.inf])},
     "no nodes": {
         name: stump_forest().arrays()[name][:0]
-        for name in ("features", "thresholds", "children", "missing_left", "values")
+        for name in ("feature", "threshold", "left", "right", "category_set", "missing_left", "values")
     },
 }
 
@@ -114,8 +121,9 @@ def test_damaged_trees_are_refused(damage: str) -> None:
 
 
 DESCRIPTIONS: dict[str, dict[str, Any]] = {
-    "an unknown kind": {"kind": "grove"},
-    "a forest told to be a booster": {"kind": BOOSTER},
+    "an unknown link": {"link": "grove"},
+    "a link that trees do not have": {"link": MARGIN},
+    "a forest told to be a booster": {"link": LOGIT},
     "three classes": {"training_prior": [0.5, 0.3, 0.2]},
     "one class": {"training_prior": [1.0]},
     "no prior of a class": {"training_prior": [1.0, 0.0]},
@@ -124,16 +132,16 @@ DESCRIPTIONS: dict[str, dict[str, Any]] = {
     "a floor above one half": {"floor": 0.6},
     "a negative floor": {"floor": -1e-3},
     "a floor that is not a number": {"floor": float("nan")},
-    "a row too narrow": {"width": 3},
-    "a row without features": {"width": 0},
-    "a negative width": {"width": -1},
+    "a row too narrow": {"n_features": 3},
+    "a row without features": {"n_features": 0},
+    "a negative width": {"n_features": -1},
 }
 
 
 @pytest.mark.parametrize("damage", DESCRIPTIONS)
 def test_trees_whose_description_does_not_fit_are_refused(damage: str) -> None:
     trees = stump_forest()
-    with pytest.raises(InvalidInputError, match="damaged"):
+    with pytest.raises(InvalidInputError, match=r"damaged|prior must"):
         TreeScorer.rebuild(trees.describe() | DESCRIPTIONS[damage], trees.arrays())
 
 
@@ -150,8 +158,10 @@ def test_whatever_the_nodes_say_a_walk_ends_or_is_refused(data: st.DataObject) -
     trees = stump_forest()
     n = 8
     arrays = trees.arrays() | {
-        "children": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=2 * n, max_size=2 * n))).reshape(n, 2),
-        "features": np.array(data.draw(st.lists(st.integers(-1, WIDTH), min_size=n, max_size=n))),
+        "left": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
+        "right": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
+        "feature": np.array(data.draw(st.lists(st.integers(-1, WIDTH), min_size=n, max_size=n))),
+        "category_set": np.array(data.draw(st.lists(st.integers(-2, 1), min_size=n, max_size=n))),
         "roots": np.array(data.draw(st.lists(st.integers(-1, n), min_size=2, max_size=2))),
     }
     try:

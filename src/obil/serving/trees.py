@@ -16,11 +16,11 @@ from obil.serving.scorers import LOGIT, PROBABILITY, FrozenScorer, raw_scores
 CHUNK_ROWS = 512  # rows that walk one tree after the other: its nodes stay in the cache
 LEAF = -1
 NUMERIC = -1
-# `feature` is LEAF in leaves; `categories` is the row of `TreeScorer.categories` a node splits by, or NUMERIC
+# `feature` is LEAF in leaves; `category_set` is the row of `TreeScorer.category_sets` a node splits by, or NUMERIC
 NODE = np.dtype(
     [
         ("threshold", "f8"), ("feature", "i4"), ("left", "i4"), ("right", "i4"),
-        ("categories", "i4"), ("missing_left", "u1"),
+        ("category_set", "i4"), ("missing_left", "u1"),
     ],
     align=True,
 )  # fmt: skip
@@ -42,7 +42,7 @@ class TreeScorer(FrozenScorer):
     outputs: npt.NDArray[np.int32]  # (T,) which output a booster's tree adds to; of a forest 0
     values: FloatArray  # (nodes, K) of a forest, (nodes, 1) of a booster
     start: FloatArray  # (K,) of a forest 0; of a booster its log odds before any tree, (1,) for two classes
-    categories: npt.NDArray[np.uint8]  # (sets, bytes) bit c of a set tells that category c goes left
+    category_sets: npt.NDArray[np.uint8]  # (sets, bytes) bit c of a set tells that category c goes left
     link: str  # PROBABILITY of a forest, LOGIT of a booster
     training_prior: FloatArray  # (K,)
     floor: float  # probabilities below this are moved to it
@@ -69,7 +69,7 @@ class TreeScorer(FrozenScorer):
             raise InvalidInputError("features must not be missing: this model was fitted without missing values")
         total = np.empty((len(rows), len(self.start)))
         total[:] = self.start
-        walk_trees(rows, self.nodes, self.roots, self.outputs, self.values, self.categories, self.single_sums, total)
+        walk_trees(rows, self.nodes, self.roots, self.outputs, self.values, self.category_sets, self.single_sums, total)
         if self.link == PROBABILITY:
             total /= len(self.roots)
         return total
@@ -84,7 +84,7 @@ class TreeScorer(FrozenScorer):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays by name."""
-        others = {name: getattr(self, name) for name in ("roots", "outputs", "values", "start", "categories")}
+        others = {name: getattr(self, name) for name in ("roots", "outputs", "values", "start", "category_sets")}
         return others | {name: self.nodes[name] for name in NODE.names or ()}
 
     @classmethod
@@ -98,7 +98,7 @@ class TreeScorer(FrozenScorer):
             outputs=arrays["outputs"].astype(np.int32),
             values=arrays["values"].astype(np.float64),
             start=arrays["start"].astype(np.float64),
-            categories=arrays["categories"].astype(np.uint8),
+            category_sets=arrays["category_sets"].astype(np.uint8),
             **cls.read_output(described),
             **settings,
         )
@@ -126,7 +126,8 @@ def _is_sound(trees: TreeScorer) -> bool:
         and trees.roots.shape == trees.outputs.shape == (n_trees,)
         and trees.values.shape == (n_nodes, n_classes if forest else 1)
         and trees.start.shape == (1 if not forest and n_classes == 2 else n_classes,)
-        and trees.categories.ndim == 2
+        and trees.category_sets.ndim == 2
+        and trees.category_sets.shape[1] > 0
         and bool(np.isfinite(trees.values).all() and np.isfinite(trees.start).all())
     )
     if not shapes:
@@ -137,7 +138,7 @@ def _is_sound(trees: TreeScorer) -> bool:
         bool(((trees.roots >= 0) & (trees.roots < n_nodes)).all())
         and bool(((trees.outputs >= 0) & (trees.outputs < len(trees.start))).all())
         and bool((nodes["feature"] >= LEAF).all() and (nodes["feature"] < trees.n_features).all())
-        and bool((inner["categories"] >= NUMERIC).all() and (inner["categories"] < len(trees.categories)).all())
+        and bool((inner["category_set"] >= NUMERIC).all() and (inner["category_set"] < len(trees.category_sets)).all())
         # a child comes after its parent, so that no walk runs in a circle
         and all(bool(((inner[side] > parents) & (inner[side] < n_nodes)).all()) for side in ("left", "right"))
     )
@@ -150,13 +151,13 @@ def walk_trees(
     roots: npt.NDArray[np.int32],
     outputs: npt.NDArray[np.int32],
     values: FloatArray,
-    categories: npt.NDArray[np.uint8],
+    category_sets: npt.NDArray[np.uint8],
     single_sums: bool,
     total: FloatArray,
 ) -> None:
     """Add the leaf of every tree to `total`, (n, outputs)."""
     n_rows, n_values = rows.shape[0], values.shape[1]
-    n_codes = 8 * categories.shape[1]
+    n_codes = 8 * category_sets.shape[1]
     for start in range(0, n_rows, CHUNK_ROWS):
         stop = min(start + CHUNK_ROWS, n_rows)
         for tree in range(roots.shape[0]):
@@ -168,10 +169,10 @@ def walk_trees(
                     if node.feature < 0:
                         break
                     x = rows[r, node.feature]
-                    if node.categories >= 0:
-                        known = x >= 0.0 and x < n_codes  # false for NaN
+                    if node.category_set >= 0:
+                        known = x > -1.0 and x < n_codes  # false for NaN; codes are cut to whole numbers
                         code = int(x) if known else 0
-                        in_set = (categories[node.categories, code >> 3] >> (code & 7)) & 1 == 1
+                        in_set = (category_sets[node.category_set, code >> 3] >> (code & 7)) & 1 == 1
                         goes_left = in_set if known else node.missing_left == 1
                     else:
                         goes_left = x <= node.threshold or (x != x and node.missing_left == 1)  # noqa: PLR0124  # NaN

@@ -12,7 +12,8 @@ from obil.serving.features import FeatureMap
 from obil.serving.files import load, save
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
-from obil.serving.trees import BOOSTER, FOREST, LEAF, TreeScorer
+from obil.serving.scorers import LOGIT, PROBABILITY
+from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
 
 HERE = Path(__file__).parent
 TRAINING_PRIOR = np.array([0.75, 0.25])
@@ -27,21 +28,26 @@ def network(rng: np.random.Generator, n_outputs: int) -> DenseNetwork:
     )
 
 
-def stump(kind: str, values: list[list[float]], start: list[float]) -> TreeScorer:
-    """Return one split, on the second column, with gaps to the left."""
+def stump(link: str, values: list[list[float]], start: list[float]) -> TreeScorer:
+    """Return one split, on the second column, with missing values to the left."""
     return TreeScorer(
-        kind=kind,
+        nodes=pack_nodes(
+            threshold=[0.5, 0.0, 0.0],
+            feature=[1, LEAF, LEAF],
+            left=[1, 0, 0],
+            right=[2, 0, 0],
+            category_set=[NUMERIC] * 3,
+            missing_left=[1, 0, 0],
+        ),
         roots=np.zeros(1, dtype=np.int32),
         outputs=np.zeros(1, dtype=np.int32),
-        features=np.array([1, LEAF, LEAF], dtype=np.int32),
-        thresholds=np.array([0.5, 0.0, 0.0]),
-        children=np.array([[1, 2], [0, 0], [0, 0]], dtype=np.int32),
-        missing_left=np.array([1, 0, 0], dtype=np.uint8),
         values=np.array(values),
         start=np.array(start),
+        category_sets=np.zeros((0, 1), dtype=np.uint8),
+        link=link,
         training_prior=TRAINING_PRIOR,
         floor=0.01,
-        width=2,
+        n_features=2,
     )
 
 
@@ -57,8 +63,8 @@ if __name__ == "__main__":
     curve = np.array([-1.0, 0.0, 2.0]), np.array([-1.5, 0.0, 1.0])
     features = FeatureMap.of_columns([[curve], np.array([0.0, 1.0])], straight=False, missing=(0,))
     networks = [DenseScorer(features, network(rng, 1), "tanh", TRAINING_PRIOR) for _ in range(2)]
-    forest = stump(FOREST, [[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]], [0.0, 0.0])
-    booster = stump(BOOSTER, [[0.0], [-0.5], [1.25]], [-1.0])
+    forest = stump(PROBABILITY, [[0.5, 0.5], [1.0, 0.0], [0.25, 0.75]], [0.0, 0.0])
+    booster = stump(LOGIT, [[0.0], [-0.5], [1.25]], [-1.0])
     mixed = EnsembleScorer((networks[0], forest, networks[1], booster), np.array([0.4, 0.1, 0.3, 0.2]))
     gated = EnsembleScorer(tuple(networks), np.array([0.5, 0.5]), GatingNetwork(features, network(rng, 2)))
     rows = [[-0.5, 0.0], [0.75, 1.0], [None, 1.0], [3.0, 2.0], [-4.0, None]]

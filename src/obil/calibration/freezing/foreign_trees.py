@@ -47,14 +47,14 @@ def freeze_xgboost(estimator: Any, *, training_prior: FloatArray, floor: float) 
             feature=np.where(leaf, LEAF, field("split_indices", np.int64)),
             left=np.where(leaf, 0, field("left_children", np.int64) + np.repeat(roots, sizes)),
             right=np.where(leaf, 0, field("right_children", np.int64) + np.repeat(roots, sizes)),
-            categories=np.full(len(leaf), NUMERIC),
+            category_set=np.full(len(leaf), NUMERIC),
             missing_left=field("default_left", np.uint8),
         ),
         roots=roots.astype(np.int32),
         outputs=np.array(grown["tree_info"], dtype=np.int32),
         values=np.where(leaf, conditions, 0.0).astype(np.float64)[:, None],
         start=start.astype(np.float64),
-        categories=np.zeros((0, 1), dtype=np.uint8),
+        category_sets=np.zeros((0, 1), dtype=np.uint8),
         link=LOGIT,
         training_prior=training_prior,
         floor=floor,
@@ -102,7 +102,9 @@ def freeze_lightgbm(estimator: Any, *, training_prior: FloatArray, floor: float)
         outputs=(np.arange(len(trees)) % n_outputs).astype(np.int32),
         values=np.concatenate([values for _, values in parts])[:, None],
         start=np.zeros(n_outputs),
-        categories=np.frombuffer(b"".join(own.ljust(width, b"\0") for own in sets), np.uint8).reshape(-1, width).copy(),
+        category_sets=np.frombuffer(b"".join(own.ljust(width, b"\0") for own in sets), np.uint8)
+        .reshape(-1, width)
+        .copy(),
         link=LOGIT,
         training_prior=training_prior,
         floor=floor,
@@ -141,7 +143,7 @@ def _lightgbm_tree(tree: dict[str, str], sets: list[bytes]) -> tuple[Any, FloatA
         feature=np.append(field("split_feature", np.int64), np.full(rest, LEAF)),
         left=np.append(children["left"], np.zeros(rest)),
         right=np.append(children["right"], np.zeros(rest)),
-        categories=np.append(numbers, np.full(rest, NUMERIC)),
+        category_set=np.append(numbers, np.full(rest, NUMERIC)),
         missing_left=np.append(missing_left, np.zeros(rest)),
     )
     return nodes, np.append(np.zeros(n_splits), leaves)
