@@ -180,7 +180,7 @@ def test_a_row_that_weighs_nothing_says_nothing(method: str) -> None:
 @pytest.mark.parametrize("weights", [np.zeros(6), np.repeat([1.0, 0.0], 3)])
 def test_a_class_whose_rows_weigh_nothing_is_refused(method: str, slope_sd: float | None, weights: FloatArray) -> None:
     scores, labels = np.stack([np.zeros(6), np.arange(6.0)], axis=1), np.repeat([0, 1], 3)
-    with pytest.raises(InvalidInputError, match="rows of every class"):
+    with pytest.raises(InvalidInputError, match="every class needs rows"):
         fit_calibrator(scores, labels, weights, method=method, slope_sd=slope_sd, random_state=0)
 
 
@@ -224,7 +224,7 @@ def test_what_cannot_be_calibrated_is_refused() -> None:
     scores, labels = np.zeros((4, 2)), np.array([0, 0, 1, 1])
     with pytest.raises(InvalidInputError, match="calibration must be one of"):
         fit_calibrator(scores, labels, np.ones(4), method="magic")
-    with pytest.raises(InvalidInputError, match="rows of every class"):
+    with pytest.raises(InvalidInputError, match="every class needs rows"):
         fit_calibrator(scores, np.zeros(4, dtype=np.int64), np.ones(4))
     with pytest.raises(InvalidInputError, match="two classes"):
         fit_calibrator(np.zeros((4, 3)), labels, np.ones(4), method="isotonic")
