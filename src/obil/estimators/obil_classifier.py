@@ -27,7 +27,7 @@ from obil.resampling.associated import METHODS, class_ratio, target_ratios
 from obil.serving.columns import ColumnEncoder
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, View, as_dataframe
-from obil.serving.scorers import EstimatorScorer
+from obil.serving.scorers import MARGIN
 
 REFRESH_FRACTION = 0.3  # of the new rows held out, where scores are otherwise cross-fitted
 
@@ -371,9 +371,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
 
 def _slope_sd(members: Sequence[Member]) -> float | None:
     """Return how far the slope may be from 1 before data, or None: margins are on a scale of their own."""
-    on_margins = [
-        isinstance(member.scorer, EstimatorScorer) and member.scorer.method == "decision_function" for member in members
-    ]
+    on_margins = [getattr(member.scorer, "link", None) == MARGIN for member in members]
     if any(on_margins) and not all(on_margins):
         raise InvalidInputError(
             "a member without predict_proba cannot be fused with others: wrap it in CalibratedClassifierCV"

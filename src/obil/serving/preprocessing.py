@@ -66,6 +66,11 @@ class PreprocessedScorer:
         return self.scorer.batch_invariant
 
     @property
+    def link(self) -> str:
+        """What the outputs of the classifier are."""
+        return self.scorer.link
+
+    @property
     def training_prior(self) -> FloatArray:
         """The class prior of the rows it was trained on, (K,)."""
         return self.scorer.training_prior

@@ -74,9 +74,14 @@ class EstimatorScorer:
     n_features: int | None = None
     reason: str = "it was not frozen into arrays"  # why it is served by its own library
 
+    @property
+    def link(self) -> str:
+        """What the outputs are: PROBABILITY or MARGIN."""
+        return link_of(self.method)
+
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K)."""
-        return raw_scores(self.outputs(X), link_of(self.method), self.training_prior, self.floor)
+        return raw_scores(self.outputs(X), self.link, self.training_prior, self.floor)
 
     def outputs(self, X: Any) -> FloatArray:
         """Return the classifier's probabilities or margins, (n, K) or (n, 1)."""
