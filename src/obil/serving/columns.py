@@ -18,7 +18,8 @@ MOST_LEVELS = 50  # the rest of a column's categories count as "other"
 
 def is_table(X: Any) -> bool:
     """Return whether rows have named columns: a pandas, polars or pyarrow table, or a mapping from name to values."""
-    return isinstance(X, Mapping) or hasattr(type(X), "columns")  # a lazy table would warn if it were asked itself
+    # a lazy table would warn if it were asked itself; SciPy's dictionary of keys is a mapping, but no table
+    return (isinstance(X, Mapping) and not hasattr(X, "shape")) or hasattr(type(X), "columns")
 
 
 def column_names(table: Any) -> list[str]:
