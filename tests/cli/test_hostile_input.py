@@ -83,7 +83,7 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "two encodings": (GOOD + "p99,1.0,70,Nørd,yes,0.5\n".encode() + b"p98,1.0,70,N\xf8rd,yes,0.5\n", FIT, "encoding"),
     "UTF-16 without a mark": (GOOD.decode().encode("utf-16-le"), FIT, "NUL"),
     "wrong delimiter": (GOOD.replace(b",", b"#"), FIT, "must have a column 'ill'"),
-    "no such positive": (GOOD, f"{FIT} --positive perhaps", "one of ['no', 'yes'], got 'perhaps'"),
+    "no such positive": (GOOD, f"{FIT} --positive perhaps", "'perhaps' is not one of the classes"),
     "no such group": (GOOD, f"{FIT} --group patient", "'patient'"),
     "no such column to drop": (GOOD, f"{FIT} --drop size,hieght", "'hieght'"),
     "no such model": (GOOD, "fit bad.csv --target ill --model oracle --out new_model", "hist_gradient_boosting"),
@@ -107,7 +107,11 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "prior of nothing": (GOOD, "predict model bad.csv --prior nan --out scored.csv", "between 0 and 1"),
     "prior in words": (GOOD, "predict model bad.csv --prior low --out scored.csv", "--prior must be a number"),
     "decimal comma prior": (GOOD, "predict model bad.csv --prior 0,02 --out scored.csv", "--prior must be one number"),
-    "prior of another class": (GOOD, "predict model bad.csv --prior a=.5,b=.5 --out scored.csv", "got 'a'"),
+    "prior of another class": (
+        GOOD,
+        "predict model bad.csv --prior a=.5,b=.5 --out scored.csv",
+        "'a' is not one of the classes",
+    ),
     "no such policy": (GOOD, f"{PREDICT} --policy luck", "a policy must be one of"),
     "policy and cost": (GOOD, f"{PREDICT} --policy f1 --cost-fn 9", "leave out --cost-fp"),
     "negative cost": (GOOD, f"{PREDICT} --cost-fn -1", "cost"),
@@ -202,6 +206,28 @@ def seal(model: Path, file: str) -> None:
     manifest(lambda record: record["files"].update({file: digest}))(model)
 
 
+def wrapped(damage: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Return the damage done to the model with an estimator in place of its frozen scorer."""
+
+    def wrap_and_damage(model: Path) -> None:
+        from dataclasses import replace
+
+        import numpy as np
+        from sklearn.linear_model import LogisticRegression
+
+        from obil.serving.files import load, save
+        from obil.serving.scorers import EstimatorScorer
+
+        fitted = load(model)
+        width = len(fitted.encoder.columns)
+        estimator = LogisticRegression().fit(np.arange(4.0 * width).reshape(4, width), [0, 0, 1, 1])
+        save(replace(fitted, scorer=EstimatorScorer(estimator, "predict_proba", fitted.prior_, 0.0, width)), model)
+        damage(model)
+
+    return wrap_and_damage
+
+
+@wrapped
 def foreign_type(model: Path) -> None:
     import skops.io
     from sklearn.preprocessing import FunctionTransformer
@@ -210,6 +236,7 @@ def foreign_type(model: Path) -> None:
     seal(model, "estimator.skops")
 
 
+@wrapped
 def no_classifier(model: Path) -> None:
     import skops.io
     from sklearn.preprocessing import StandardScaler
@@ -218,6 +245,7 @@ def no_classifier(model: Path) -> None:
     seal(model, "estimator.skops")
 
 
+@wrapped
 def too_narrow(model: Path) -> None:
     import numpy as np
     import skops.io
@@ -244,13 +272,16 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "truncated arrays": (content("arrays.safetensors", lambda data: data[:-100]), "changed or cut short"),
     "truncated arrays, resealed": (content("arrays.safetensors", lambda data: data[:-100], resealed=True), "damaged"),
     "empty arrays, resealed": (content("arrays.safetensors", lambda data: b"", resealed=True), "damaged"),
-    "an altered byte": (content("estimator.skops", lambda data: data[:50] + b"!" + data[51:]), "changed or cut short"),
+    "an altered byte": (
+        wrapped(content("estimator.skops", lambda data: data[:50] + b"!" + data[51:])),
+        "changed or cut short",
+    ),
     "truncated estimator, resealed": (
-        content("estimator.skops", lambda data: data[: len(data) // 2], resealed=True),
+        wrapped(content("estimator.skops", lambda data: data[: len(data) // 2], resealed=True)),
         "estimator.skops",
     ),
     "no arrays": (lambda model: (model / "arrays.safetensors").unlink(), "lacks the file"),
-    "no estimator": (lambda model: (model / "estimator.skops").unlink(), "lacks the file"),
+    "no estimator": (wrapped(lambda model: (model / "estimator.skops").unlink()), "lacks the file"),
     "bad JSON": (content("manifest.json", lambda data: data[:200]), "damaged"),
     "manifest is no text": (content("manifest.json", lambda data: b"\xff\xfe\x00"), "damaged"),
     "manifest is a list": (content("manifest.json", lambda data: b"[1, 2]"), "does not describe"),
@@ -268,13 +299,13 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
         "lacks the file '/etc/passwd'",
     ),
     "classes twice": (setting(classes=["no", "no"]), "distinct"),
-    "three classes": (setting(classes=["no", "yes", "maybe"]), "no complete model"),
-    "no classes": (setting(classes=[]), "no complete model"),
+    "three classes": (setting(classes=["no", "yes", "maybe"]), "has 2 classes, the model 3"),
+    "no classes": (setting(classes=[]), "has 2 classes, the model 0"),
     "columns of nonsense": (setting(columns=[{"name": "size"}]), "no complete model"),
     "a column named by a list": (setting(columns=[{"name": ["size"], "levels": None}]), "no complete model"),
     "words that are objects": (setting(columns=[{"name": "ward", "levels": [{}]}]), "no complete model"),
     "an infinite width": (
-        manifest(lambda record: record["scorer"].update({"n_features": float("inf")})),
+        wrapped(manifest(lambda record: record["scorer"].update({"n_features": float("inf")}))),
         "no complete model",
     ),
     "no scorer": (setting(scorer=None), "no complete model"),

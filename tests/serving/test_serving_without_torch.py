@@ -81,3 +81,58 @@ def test_a_torch_module_is_served_without_torch_or_onnx(tmp_path: Path) -> None:
     assert told["heavy"] == []
     assert told["n"] == len(rows)
     assert np.array(told["log_ratios"]).tobytes() == model.log_ratios(rows)[:, 1:].tobytes()
+
+
+def test_a_wrapped_estimator_is_loaded_without_torch(tmp_path: Path) -> None:
+    """skops imports whatever scikit-learn has that can be imported, and torch with it where it is installed."""
+    from sklearn.naive_bayes import GaussianNB
+
+    from obil.estimators.ratio_classifier import RatioClassifier
+
+    training = GaussianClasses.spread(2.5, n_features=3).draw(np.full(200, 0.3), random_state=0)
+    save(RatioClassifier(GaussianNB(), cv=2).fit(training.features, training.labels), tmp_path / "model")
+    told = served(tmp_path / "model", training.features, tmp_path)
+    assert "skops" in told["heavy"]
+    assert "torch" not in told["heavy"]
+
+
+def test_torch_can_be_imported_after_a_wrapped_estimator_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    program = """
+        import sys
+        from pathlib import Path
+        from sklearn.naive_bayes import GaussianNB
+        from obil.serving.estimator_file import write_estimator
+        write_estimator(GaussianNB().fit([[0.0], [1.0]], [0, 1]), Path(sys.argv[1]))
+        assert "torch" not in sys.modules
+        import torch
+        assert torch.ones(1).item() == 1.0
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program), tmp_path / "e.skops"], check=True)
+
+
+@pytest.mark.parametrize("model", ["hist_gradient_boosting", "logistic", "random_forest", "neural_network"])
+def test_a_model_of_obil_fit_decides_without_torch_or_scikit_learn(model: str, tmp_path: Path) -> None:
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    ill = rng.random(400) < 0.3
+    age, ward = rng.normal(50 + 9 * ill, 9.0).round(1), rng.choice(list("ABC"), 400)
+    table = pd.DataFrame({"age": age, "ward": ward, "ill": np.where(ill, "yes", "no")})
+    table.loc[::9, "age"] = np.nan
+    table.to_csv(tmp_path / "train.csv", index=False)
+    command = [sys.executable, "-c", "from obil.cli.main import app; app()"]
+    fit = f"fit train.csv --target ill --out model --model {model}".split()
+    subprocess.run([*command, *fit], check=True, cwd=tmp_path, capture_output=True)
+    program = """
+        import sys
+        import obil
+        online = obil.OnlineClassifier(obil.load("model"))
+        for age in range(500):
+            online.decide({"age": float(age % 90), "ward": "ABZ"[age % 3]})
+        online.decide_many({"age": [None, 40.0] * 250, "ward": ["A", "unseen"] * 250})
+        assert online.n_rows == 1_000
+        heavy = {"torch", "sklearn", "skops", "pandas"} & set(sys.modules)
+        assert not heavy, heavy
+    """
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(program)], check=True, cwd=tmp_path)

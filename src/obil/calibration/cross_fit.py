@@ -8,7 +8,6 @@ import numpy.typing as npt
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from obil.arrays import FloatArray, IntArray
@@ -69,9 +68,16 @@ def cross_fit(
 
     def one_fold(train: IntArray, test: IntArray) -> tuple[FloatArray, IntArray]:
         weight = None if sample_weight is None else sample_weight[train]
-        fitted = fit_estimator(estimator, _safe_indexing(X, train), y[train], weight)
-        return outputs_of(fitted, _safe_indexing(X, test), classes), test
+        fitted = fit_estimator(estimator, take_rows(X, train), y[train], weight)
+        return outputs_of(fitted, take_rows(X, test), classes), test
 
     folds = Parallel(n_jobs=n_jobs)(delayed(one_fold)(train, test) for train, test in splits)
     outputs, rows = zip(*folds, strict=True)
     return np.concatenate(outputs), np.concatenate(rows)
+
+
+def take_rows(X: Any, rows: IntArray) -> Any:
+    """Return some rows of a DataFrame, an array, a sparse matrix or a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]

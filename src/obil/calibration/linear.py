@@ -129,16 +129,18 @@ class _Likelihood:
 
 
 def as_counts(weights: FloatArray) -> FloatArray:
-    """Return weights that add up to the number of rows they are worth.
+    """Return weights that add up to the number of rows they are worth; only their ratios count.
 
-    Whole-number weights count rows, as in scikit-learn. Others describe a population: only their
-    proportions matter, and they are worth (sum w)^2 / sum w^2 rows.
+    Multiples of the smallest weight are repeated rows, as in scikit-learn. Others describe a population, and are
+    worth (sum w)^2 / sum w^2 rows.
 
-    >>> as_counts(np.array([1.0, 3.0])), as_counts(np.array([0.5, 0.5]))
-    (array([1., 3.]), array([1., 1.]))
+    >>> as_counts(np.array([2.5, 7.5])), as_counts(np.array([1.0, 1.5]))
+    (array([1., 3.]), array([0.76923077, 1.15384615]))
     """
-    if np.array_equal(weights, np.round(weights)):
-        return weights
+    multiples = weights / weights[weights > 0.0].min()
+    whole: FloatArray = np.round(multiples)
+    if np.allclose(multiples, whole, rtol=1e-9, atol=0.0):
+        return whole
     counts: FloatArray = weights * (weights.sum() / (weights**2).sum())
     return counts
 

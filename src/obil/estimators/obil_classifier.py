@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import validate_data
 
 from obil.calibration.calibrate import CALIBRATIONS, fit_calibrator
 from obil.calibration.cross_fit import Split
@@ -19,7 +19,7 @@ from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fi
 from obil.estimators.fit_scorer import fit_views, freeze_together
 from obil.estimators.fusion import fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
-from obil.estimators.ratio_mixin import RatioMixin
+from obil.estimators.ratio_mixin import RatioMixin, as_weights
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
 from obil.estimators.refresh import best_members
 from obil.networks.settings import ModuleKind
@@ -250,9 +250,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         _, numbers = self._learn_classes(matrix, y)
         weights = np.ones(len(numbers))
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64)
-            if (weights < 0.0).any():
-                raise InvalidInputError("sample_weight must not be negative")
+            weights = as_weights(sample_weight, len(numbers))
             class_prior(numbers, weights, len(self.classes_))
         return LabelledRows.in_order(matrix, numbers, weights, classes=self.classes_, categories=categories)
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_sample_weight, indexable, validate_data
+from sklearn.utils.validation import indexable, validate_data
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
@@ -19,7 +19,7 @@ from obil.calibration.folds import choose_splits
 from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
-from obil.estimators.ratio_mixin import RatioMixin
+from obil.estimators.ratio_mixin import RatioMixin, as_weights
 from obil.serving.holdout import Holdout
 from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
 from obil.serving.ratio_model import RatioModel, View, as_dataframe
@@ -99,9 +99,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if y is not None:
             validate_data(self, X, skip_check_array=True)
         labels, numbers = self._learn_classes(X, y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if weights is not None and (weights < 0.0).any():
-            raise InvalidInputError("sample_weight must not be negative")
+        weights = None if sample_weight is None else as_weights(sample_weight, len(labels))
         estimator = HistGradientBoostingClassifier(random_state=0) if self.estimator is None else self.estimator
         population = np.ones(len(labels)) if weights is None else weights
         prior = class_prior(numbers, population, len(self.classes_))
@@ -155,9 +153,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             raise InvalidInputError(f"scores need 1 or {len(model.classes_)} columns, got {values.shape[1]}")
         if kind not in ("auto", "probability", "margin"):
             raise InvalidInputError(f"kind must be 'auto', 'probability' or 'margin', got {kind!r}")
-        weights = (
-            np.ones(len(labels)) if sample_weight is None else _check_sample_weight(sample_weight, values, dtype=float)
-        )
+        weights = np.ones(len(labels)) if sample_weight is None else as_weights(sample_weight, len(labels))
         prior = class_prior(numbers, weights, len(model.classes_))
         if kind == "auto":
             kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"

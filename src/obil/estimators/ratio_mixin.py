@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_y, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from obil.arrays import FloatArray, IntArray, PriorLike
 from obil.bayes.posterior import posterior
@@ -44,9 +45,9 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
         ratios = self.log_ratios(X)
         return posterior(ratios, self.prior_ if prior is None else prior_of_classes(prior, self.classes_))
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the most probable class of each row at the training prior."""
-        most_probable = np.argmax(self.predict_proba(X), axis=1)
+    def predict(self, X: Any, *, prior: PriorLike | Mapping[Any, float] | None = None) -> npt.NDArray[Any]:
+        """Return the most probable class of each row at any prior; without one, at the training prior."""
+        most_probable = np.argmax(self.predict_proba(X, prior=prior), axis=1)
         chosen: npt.NDArray[Any] = self.classes_[most_probable]
         return chosen
 
@@ -65,7 +66,7 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
         """Check the labels and learn the classes; return labels and class numbers, (n,) each."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        labels = _check_y(y)
+        labels = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(X, labels)
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
@@ -74,3 +75,18 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
                 f"a ratio needs two classes, got 1 class ({self.classes_.tolist()}) in n_samples = {len(labels)}"
             )
         return labels, numbers.astype(np.int64)
+
+
+def as_weights(sample_weight: npt.ArrayLike, n_rows: int) -> FloatArray:
+    """Return the weights of rows, (n,), checked; a single number is the weight of all."""
+    weights = np.asarray(sample_weight)
+    if weights.ndim == 0:
+        weights = np.full(n_rows, weights)
+    if weights.shape != (n_rows,):
+        raise InvalidInputError(f"sample_weight must have shape ({n_rows},), got {weights.shape}")
+    checked: FloatArray = check_array(weights, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if (checked < 0.0).any():
+        raise InvalidInputError(f"sample_weight must not be negative, got {checked.min():g}")
+    if not checked.any():
+        raise InvalidInputError("sample_weight must not be zero for all rows")
+    return checked

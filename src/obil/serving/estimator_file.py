@@ -1,6 +1,7 @@
 """Write and read a scikit-learn estimator without pickle, by an exact list of types."""
 
 import re
+import sys
 from collections.abc import Collection
 from io import BytesIO
 from pathlib import Path
@@ -43,10 +44,32 @@ ALLOWED_TYPES = frozenset(
 )
 
 
+class _WithoutTorch:
+    """A finder of modules for which torch is not installed; one that is imported already stays."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "torch":
+            raise ModuleNotFoundError(name, name=name)
+
+
+def _skops_io() -> Any:
+    """Import skops, and scikit-learn with it, but not torch.
+
+    skops imports every module of scikit-learn that can be imported, and one of them is there for torch alone: hundreds
+    of megabytes that no estimator here uses.
+    """
+    finder = _WithoutTorch()
+    sys.meta_path.insert(0, finder)
+    try:
+        from skops import io  # noqa: PLC0415  # only a wrapped estimator needs it
+    finally:
+        sys.meta_path.remove(finder)
+    return io
+
+
 def write_estimator(estimator: Any, path: Path) -> None:
     """Write a fitted estimator, the same bytes each time; refuse one that could not be read back."""
-    from skops import io  # noqa: PLC0415  # brings scikit-learn with it
-
+    io = _skops_io()
     try:
         written = io.dumps(estimator)
     except Exception as error:
@@ -75,8 +98,7 @@ def _write_steadily(written: bytes, path: Path) -> None:
 
 def read_estimator(path: Path, *, trusted: Collection[str] = ()) -> Any:
     """Read an estimator, building nothing but listed types; `trusted` adds to the list."""
-    from skops import io  # noqa: PLC0415  # brings scikit-learn with it
-
+    io = _skops_io()
     try:
         found = set(io.get_untrusted_types(file=path))
     except Exception:

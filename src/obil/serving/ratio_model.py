@@ -13,6 +13,7 @@ from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
 from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
+from obil.serving.describe_model import describe_model
 from obil.serving.holdout import Holdout
 from obil.serving.scorers import EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
@@ -139,6 +140,21 @@ class RatioModel:
     def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":
         """Return the same model with a backtest's advice to the tracker of its streams."""
         return replace(self, advice=advice)
+
+    def describe(self) -> str:
+        """Return in words what serves: what scores, frozen or wrapped and why, classes, features, calibration, views.
+
+        >>> from obil.serving.calibrators import LinearCalibrator
+        >>> from obil.serving.scorers import ColumnScorer
+        >>> print(RatioModel(ColumnScorer("margin", np.array([0.5, 0.5])), LinearCalibrator.identity(2),
+        ...     np.array(["ok", "fraud"]), np.array([0.9, 0.1]), Holdout.of([[0, 1], [0, -1]], [1, 0])).describe())
+        scores       a margin that another system computed
+        classes      ok: 0.9, fraud: 0.1 (training prior)
+        features     any
+        calibration  affine, on 2 held-out rows
+        views        none
+        """
+        return describe_model(self)
 
     def prepare(self, X: Any) -> Any:
         """Match columns by name where there are names; check the width; return what the scorer takes."""

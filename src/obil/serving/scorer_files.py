@@ -68,7 +68,7 @@ def read_scorer(
     if kind in _PLAIN:
         scorer = _PLAIN[kind].rebuild(saved["scorer"], _own(name, arrays))
         if scorer.training_prior.shape != (n_classes,):
-            raise ModelFileError(f"a member knows {scorer.training_prior.size} classes, the model {n_classes}")
+            raise ModelFileError(f"a scorer has {scorer.training_prior.size} classes, the model {n_classes}")
         return scorer
     if kind == "ensemble":
         return _read_ensemble(saved, name, folder, arrays, n_classes=n_classes, trusted=trusted)

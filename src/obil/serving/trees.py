@@ -76,7 +76,7 @@ class TreeScorer(FrozenScorer):
 
     def summary(self) -> str:
         """Return in words what scores."""
-        return f"{len(self.roots):,} decision trees"
+        return "a decision tree" if len(self.roots) == 1 else f"{len(self.roots):,} decision trees"
 
     def describe(self) -> dict[str, Any]:
         """Return what is not an array, as JSON values."""

@@ -39,7 +39,7 @@ def freeze(scorer: EstimatorScorer, X: Any, encoder: ColumnEncoder | None = None
     >>> X = np.arange(40.0)[:, None]
     >>> tree = DecisionTreeClassifier(max_depth=1).fit(X, X[:, 0] > 19)
     >>> freeze(EstimatorScorer(tree, "predict_proba", np.array([0.5, 0.5]), 0.01), X).summary()
-    '1 decision trees'
+    'a decision tree'
     """
     try:
         with warnings.catch_warnings():

@@ -1,0 +1,45 @@
+"""Say in words what serves a model: what scores, frozen or wrapped and why, and how it is calibrated."""
+
+from typing import TYPE_CHECKING
+
+from obil.serving.ensemble import EnsembleScorer
+from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
+
+if TYPE_CHECKING:
+    from obil.serving.ratio_model import RatioModel
+
+MOST_NAMES = 10
+
+
+def describe_model(model: "RatioModel") -> str:
+    """Return what serves a model, as lines of text."""
+    prior = ", ".join(f"{label}: {p:.4g}" for label, p in zip(model.classes_.tolist(), model.prior_, strict=True))
+    names, width = model.feature_names, model.scorer.n_features
+    lines = {
+        "scores": describe_scorer(model.scorer),
+        "classes": f"{prior} (training prior)",
+        "features": _listed(names) if names is not None else "any" if width is None else f"{width}, without names",
+        "calibration": f"{model.calibration}, on {len(model.holdout_.labels):,} held-out rows",
+        "views": "; ".join(sorted({describe_scorer(view.scorer) for view in model.view_members})) or "none",
+    }
+    if model.view_members:
+        lines["views"] = f"{len(model.view_members)}: {lines['views']}"
+    return "\n".join(f"{name:<12} {text}" for name, text in lines.items())
+
+
+def describe_scorer(scorer: Scorer) -> str:
+    """Return what scores, and whether it needs the library that fitted it."""
+    if isinstance(scorer, EstimatorScorer):
+        return f"{type(scorer.estimator).__name__}, wrapped: its own library serves it, because {scorer.reason}"
+    if isinstance(scorer, ColumnScorer):
+        return f"a {scorer.kind} that another system computed"
+    if isinstance(scorer, EnsembleScorer):
+        kinds = sorted({describe_scorer(member) for member in scorer.members})
+        return f"an ensemble of {len(scorer.members)}: {'; '.join(kinds)}"
+    summary = getattr(scorer, "summary", None)
+    return f"{type(scorer).__name__ if summary is None else summary()}, frozen into arrays"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
