@@ -217,13 +217,6 @@ def test_sample_weights_define_the_population() -> None:
     assert np.abs(error).max() < 0.75  # 4 standard errors
 
 
-@pytest.mark.parametrize("weights", [np.full(60, -1.0), np.ones(59), np.full(60, np.nan)])
-def test_weights_that_are_none_are_refused(weights: Any) -> None:
-    stream = draw(60, 0.5)
-    with pytest.raises(ValueError, match="weight"):
-        RatioClassifier(LogisticRegression()).fit(stream.features, stream.labels, sample_weight=weights)
-
-
 def test_a_class_without_weight_is_refused() -> None:
     stream = draw(60, 0.5)
     with pytest.raises(InvalidInputError, match="positive weight"):
@@ -363,3 +356,61 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], messa
     stream = draw(60, 0.5)
     with pytest.raises(InvalidInputError, match=message):
         RatioClassifier(**({"estimator": LogisticRegression()} | settings)).fit(stream.features, stream.labels)
+
+
+def test_predict_takes_a_prior_as_predict_proba_does() -> None:
+    stream = draw(300, 0.3)
+    model = RatioClassifier(LogisticRegression(), cv=2, random_state=0).fit(stream.features, stream.labels)
+    for prior in (0.01, [0.2, 0.8], {0: 0.5, 1: 0.5}):
+        most_probable = model.predict_proba(stream.features, prior=prior).argmax(axis=1)
+        assert np.array_equal(model.predict(stream.features, prior=prior), most_probable)
+    assert model.predict(stream.features, prior=0.01).mean() < model.predict(stream.features, prior=0.9).mean()
+    assert np.array_equal(model.predict(stream.features), model.predict(stream.features, prior=model.prior_))
+
+
+@pytest.mark.parametrize("calibration", ["affine", "spline", "isotonic"])
+def test_only_ratios_of_weights_count_for_calibration(calibration: str) -> None:
+    """The booster's own fit hardly depends on the scale of its weights; the calibrator's must not at all."""
+    stream = draw(400, 0.3)
+    margins = stream.log_ratios[:, 1]
+    whole, broken, equal = (
+        RatioClassifier.from_scores(
+            margins, stream.labels, kind="margin", calibration=calibration, sample_weight=weights, random_state=0
+        ).model_.calibrator.arrays()
+        for weights in (2.0, 2.5, None)
+    )
+    for name, values in equal.items():
+        np.testing.assert_allclose(whole[name], values, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(broken[name], values, rtol=1e-9, atol=1e-12)
+
+
+def test_weights_of_2_and_of_2_and_a_half_give_nearly_the_same_fit() -> None:
+    stream = draw(400, 0.3)
+    first, second = (
+        RatioClassifier(LogisticRegression(), cv=2, random_state=0)
+        .fit(stream.features, stream.labels, sample_weight=np.full(400, weight))
+        .log_ratios(stream.features)
+        for weight in (2.0, 2.5)
+    )
+    np.testing.assert_allclose(first, second, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [(-1.0, "negative"), ([1.0, 2.0], "shape"), (np.nan, "NaN"), (np.zeros(60), "zero for all rows")],
+)
+def test_weights_that_are_none_are_refused(weights: Any, message: str) -> None:
+    stream = draw(60, 0.5)
+    with pytest.raises(ValueError, match=message):
+        RatioClassifier(LogisticRegression()).fit(stream.features, stream.labels, sample_weight=weights)
+
+
+def test_a_model_says_what_serves_it() -> None:
+    stream = draw(200, 0.3)
+    frozen = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0)
+    frozen.fit(pd.DataFrame(stream.features, columns=["age", "dose"]), stream.labels)
+    text = frozen.model_.describe()
+    for part in ("a linear model, frozen", "age, dose", "affine, on 200 held-out rows", "4: 60 decision trees, frozen"):
+        assert part in text
+    wrapped = RatioClassifier(GaussianNB(), cv=2).fit(stream.features, stream.labels).model_
+    assert "GaussianNB, wrapped: its own library serves it, because GaussianNB has no frozen form" in wrapped.describe()
