@@ -1,4 +1,4 @@
-"""Say in words what serves a model: what scores, frozen or wrapped and why, and how it is calibrated."""
+"""Describe what serves a model: what scores, frozen or wrapped and why, and how it is calibrated."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Keep honest log ratios with their labels: rows that no part of the scores was fitted on."""
+"""Keep held-out log ratios with their labels: rows that no part of the scores was fitted on."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Holdout:
             raise InvalidInputError("weights must be finite and non-negative, one a row")
         totals = np.bincount(numbers, weights=weight, minlength=rows.shape[1])
         if (totals <= 0.0).any():
-            raise InvalidInputError(f"every class needs a held-out row, got weights {totals.tolist()} a class")
+            raise InvalidInputError(f"every class needs a held-out row, got weights {totals.tolist()} per class")
         return cls(rows, numbers, weight)
 
     @property
@@ -48,13 +48,13 @@ class Holdout:
 
     @property
     def prior(self) -> FloatArray:
-        """The weighted share of each class, (K,)."""
+        """The weighted prior of the classes, (K,)."""
         totals = np.bincount(self.labels, weights=self.weights, minlength=self.n_classes)
-        share: FloatArray = totals / totals.sum()
-        return share
+        prior: FloatArray = totals / totals.sum()
+        return prior
 
     def weights_at(self, prior: npt.ArrayLike) -> FloatArray:
-        """Return weights that sum to 1 and give the classes the shares of `prior`, (n,)."""
+        """Return weights that sum to 1 and give the classes this prior, (n,)."""
         target = np.asarray(prior, dtype=np.float64)
         balanced: FloatArray = self.weights * (target / self.prior)[self.labels] / self.weights.sum()
         return balanced

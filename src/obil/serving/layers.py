@@ -66,7 +66,7 @@ class LayerScorer(FrozenScorer):
         return raw_scores(outputs, self.link, self.training_prior, self.floor)
 
     def summary(self) -> str:
-        """Return in words what scores."""
+        """Return a short text that says what scores."""
         if len(self.weights) == 1:
             return "a linear model"
         return f"a multi-layer perceptron with {len(self.weights) - 1} hidden layers"

@@ -80,7 +80,7 @@ class PreprocessedScorer:
         return self.scorer.scores(self.preprocessing.transform(X))
 
     def summary(self) -> str:
-        """Return in words what scores."""
+        """Return a short text that says what scores."""
         return f"{self.scorer.summary()} on {len(self.preprocessing.columns)} preprocessed columns"
 
     def describe(self) -> dict[str, Any]:

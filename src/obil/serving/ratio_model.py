@@ -20,7 +20,7 @@ from obil.serving.tracker_advice import TrackerAdvice
 
 
 class RatioModelLike(Protocol):
-    """What everything above needs of a model: classes, the training prior, log ratios, honest rows."""
+    """What everything above needs of a model: classes, the training prior, log ratios, held-out rows."""
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -28,11 +28,11 @@ class RatioModelLike(Protocol):
 
     @property
     def prior_(self) -> FloatArray:
-        """The class shares of the training population, (K,)."""
+        """The class prior of the training population, (K,)."""
 
     @property
     def holdout_(self) -> Holdout:
-        """Honest log ratios with labels."""
+        """Out-of-fold log ratios with labels."""
 
     def log_ratios(self, X: Any) -> FloatArray:
         """Return calibrated log ratios, (n, K)."""
@@ -45,7 +45,7 @@ class View:
     features: tuple[int, ...]
     scorer: Scorer
     calibrator: Calibrator
-    holdout: FloatArray  # (n, K) its honest log ratios of the model's held-out rows
+    holdout: FloatArray  # (n, K) its out-of-fold log ratios of the model's held-out rows
 
 
 class Scores(NamedTuple):
@@ -142,7 +142,7 @@ class RatioModel:
         return replace(self, advice=advice)
 
     def describe(self) -> str:
-        """Return in words what serves: what scores, frozen or wrapped and why, classes, features, calibration, views.
+        """Return a text on what serves: the scorer, frozen or wrapped and why, classes, features, calibration, views.
 
         >>> from obil.serving.calibrators import LinearCalibrator
         >>> from obil.serving.scorers import ColumnScorer

@@ -75,7 +75,7 @@ class TreeScorer(FrozenScorer):
         return total
 
     def summary(self) -> str:
-        """Return in words what scores."""
+        """Return a short text that says what scores."""
         return "a decision tree" if len(self.roots) == 1 else f"{len(self.roots):,} decision trees"
 
     def describe(self) -> dict[str, Any]:
