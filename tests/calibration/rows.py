@@ -25,6 +25,6 @@ def with_counts(negatives: int, positives: int, seed: int, *, bias: float = 0.0,
 
 
 def three_classes(n: int, seed: int, *, bias: float = 0.0) -> Holdout:
-    """Return rows of three classes with shares .6, .3, .1; the bias is on class 2."""
+    """Return rows of three classes with priors .6, .3, .1; the bias is on class 2."""
     stream = TRIANGLE.draw(np.tile([0.6, 0.3, 0.1], (n, 1)), random_state=seed)
     return Holdout.of(stream.log_ratios + np.array([0.0, 0.0, bias]), stream.labels)

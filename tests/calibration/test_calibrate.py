@@ -1,4 +1,4 @@
-"""Calibrators find what was planted, keep the ranking, and know how sure they are."""
+"""Calibrators find what was planted, keep the ranking, and know their standard errors."""
 
 import numpy as np
 import pytest
@@ -35,8 +35,8 @@ def test_undoes_a_planted_bias_and_slope() -> None:
 
 
 @pytest.mark.parametrize("prior", [0.01, 0.1, 0.6])
-def test_the_balance_of_the_rows_is_divided_out(prior: float) -> None:
-    """Exact ratios stay exact whatever the balance of the labelled rows, within 4 of the stated errors."""
+def test_the_class_prior_of_the_rows_is_divided_out(prior: float) -> None:
+    """Exact ratios stay exact whatever the class prior of the labelled rows, within 4 of the stated errors."""
     stream = pair(20_000, prior, 1)
     calibrator = fitted(stream.log_ratios, stream.labels)
     errors = np.sqrt((calibrator.axes[:, :, 1] ** 2).sum(axis=0))  # slope, offset

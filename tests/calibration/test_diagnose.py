@@ -1,4 +1,4 @@
-"""The diagnosis measures calibration where it shows: at equal class shares."""
+"""The diagnosis measures calibration where it shows: at equal priors."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_exact_ratios_are_ideal_by_every_figure() -> None:
     assert all(near.rows is not None and near.rows.ratio_error < 0.2 for near in diagnosis.thresholds)
 
 
-def test_the_mean_score_over_equal_shares_is_one_half() -> None:
+def test_the_mean_score_over_equal_priors_is_one_half() -> None:
     # 40 sets, within 4 standard errors each: fails by chance once in 400 runs of new seeds
     for seed in range(40):
         diagnosis = diagnose(held_out(2000, 0.1, seed))

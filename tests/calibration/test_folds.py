@@ -82,7 +82,7 @@ def test_five_positives_make_no_more_than_five_folds() -> None:
     assert np.bincount(folds[labels == 1]).tolist() == [1] * 5
 
 
-def test_duplicates_share_a_group_in_arrays_and_tables_and_nothing_else_does() -> None:
+def test_duplicates_form_a_group_in_arrays_and_tables_and_nothing_else_does() -> None:
     rows = np.array([[1.0, 2.0], [3.0, np.nan], [1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
     for table in (rows, pd.DataFrame(rows)):
         groups = rows_as_groups(table)
@@ -126,8 +126,8 @@ def test_splitters_and_pairs_are_taken_as_they_are() -> None:
     [
         (1, {}, "at least 2 folds"),
         (2.5, {}, "cv must be a number"),
-        (5, {"groups": [0, 1]}, "groups must have one value a row"),
-        (5, {"time": [0, 1]}, "time must have one value a row"),
+        (5, {"groups": [0, 1]}, "groups must have one value per row"),
+        (5, {"time": [0, 1]}, "time must have one value per row"),
     ],
 )
 def test_what_makes_no_folds_is_refused(cv: Any, given: dict[str, Any], message: str) -> None:

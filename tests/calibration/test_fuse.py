@@ -120,11 +120,11 @@ def test_without_anything_to_tell_by_the_weights_are_equal(case: str) -> None:
     assert choose_temperature(scores, variances, labels, np.ones(40), random_state=0) == np.inf
 
 
-def test_mean_log_loss_is_that_of_scikit_learn_at_the_class_shares() -> None:
+def test_mean_log_loss_is_that_of_scikit_learn_at_the_class_prior() -> None:
     scores, labels = members(300, [0.5], n_classes=3, seed=4)
     weights = np.random.default_rng(0).random(300) + 0.1
-    shares = np.bincount(labels, weights=weights) / weights.sum()
-    posterior = np.exp(log_softmax(np.log(shares) + scores[:, 0], axis=1))
+    prior = np.bincount(labels, weights=weights) / weights.sum()
+    posterior = np.exp(log_softmax(np.log(prior) + scores[:, 0], axis=1))
     expected = log_loss(labels, posterior, sample_weight=weights)
     assert mean_log_loss(scores[:, 0], labels, weights) == pytest.approx(expected, rel=1e-9)
 
@@ -171,7 +171,7 @@ def test_one_member_has_all_the_weight() -> None:
 
 
 def test_members_that_are_all_wrong_stay_equal() -> None:
-    """Members that rank backwards would all get negative coefficients: at the bound of 0 nothing tells them apart."""
+    """Members that rank backwards would all get negative coefficients: at the bound of 0 they are all the same."""
     scores, labels = members(4_000, [0.1, 0.1])
     weights = stacked(-scores, labels, spread=1e3)
     np.testing.assert_allclose(weights.sum(), 1.0, atol=1e-12)

@@ -31,7 +31,7 @@ def test_of_two_hundred_calibrated_sets_with_fifty_positives_few_are_refused_and
     assert decisions["deploy"] >= 160
 
 
-def test_a_large_bias_or_slope_is_refused_in_words_with_figures() -> None:
+def test_a_large_bias_or_slope_is_refused_in_a_sentence_with_figures() -> None:
     biased = QUICK.judge(held_out(5000, 0.05, 0, bias=1.2))
     assert biased.decision == "refuse"
     assert biased.sentence.startswith("Refuse: the log ratios are 1.")
@@ -67,7 +67,7 @@ def test_a_score_that_cannot_separate_the_classes_is_refused() -> None:
     labels = np.random.default_rng(1).integers(0, 2, 2000)
     verdict = QUICK.judge(Holdout.of(np.stack([np.zeros(2000), noise * 0.01], axis=1), labels))
     assert verdict.decision == "refuse"
-    assert "cannot tell the classes apart (AUC 0." in verdict.sentence
+    assert "does not separate the classes (AUC 0." in verdict.sentence
     backwards = held_out(2000, 0.3, 0)
     verdict = QUICK.judge(Holdout.of(-backwards.log_ratios, backwards.labels))
     assert verdict.decision == "refuse"

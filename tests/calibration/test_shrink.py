@@ -1,4 +1,4 @@
-"""Offsets of many classes go to 0 where they are noise, stay where they are not, and know how sure they are."""
+"""Offsets of many classes go to 0 where they are noise, stay where they are not, and know their standard errors."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def rows(n_per_class: int, seed: int, bias: FloatArray) -> tuple[FloatArray, Int
     return CLASSES.log_ratios(features) + bias - bias[0], labels
 
 
-def both_ways(scores: FloatArray, labels: IntArray, **options: float | None) -> tuple[LinearCalibrator, ...]:
+def both_fits(scores: FloatArray, labels: IntArray, **options: float | None) -> tuple[LinearCalibrator, ...]:
     """Return the calibrators with free and with shrunk offsets."""
     ones = np.ones(len(labels))
     free, shrunk = (fit_linear(scores, labels, ones, shrink=shrink, **options) for shrink in (False, True))
@@ -35,7 +35,7 @@ def offset_errors(n_per_class: int, bias: FloatArray, *, repetitions: int) -> tu
     """Return the root mean squared errors of free and of shrunk offsets."""
     errors = np.array(
         [
-            [calibrator.offsets + bias for calibrator in both_ways(*rows(n_per_class, seed, bias))]
+            [calibrator.offsets + bias for calibrator in both_fits(*rows(n_per_class, seed, bias))]
             for seed in range(repetitions)
         ]
     )  # (repetitions, 2, K); the bias of class 0 is 0
@@ -58,19 +58,19 @@ def test_is_the_exact_posterior_of_a_normal_model() -> None:
 
 
 def test_the_slope_gains_from_what_is_known_of_the_offsets() -> None:
-    """20 rows a class and no bias: the slope's error is that of temperature scaling, which was told so, or less."""
+    """20 rows per class and no bias: the slope's error is that of temperature scaling, which was told so, or less."""
     slopes = []
     for seed in range(100):
         scores, labels = rows(20, seed, NONE)
         told = fit_linear(scores, labels, np.ones(len(labels)), method="temperature", slope_sd=5.0)
-        slopes.append([one.slopes[1] for one in (told, *both_ways(scores, labels, slope_sd=5.0))])
+        slopes.append([one.slopes[1] for one in (told, *both_fits(scores, labels, slope_sd=5.0))])
     told_error, free_error, shrunk_error = np.sqrt(((np.array(slopes) - 1.0) ** 2).mean(axis=0))
     assert shrunk_error < 1.05 * told_error
     assert shrunk_error < free_error
 
 
 def test_offsets_that_are_noise_go_to_none() -> None:
-    """20 rows a class and no bias: the errors fall below a half (.26 to .06 here; 30 repetitions of 6 offsets)."""
+    """20 rows per class and no bias: the errors fall below a half (.26 to .06 here; 30 repetitions of 6 offsets)."""
     free, shrunk = offset_errors(20, NONE, repetitions=30)
     assert shrunk < 0.5 * free
 
@@ -94,7 +94,7 @@ def test_says_how_sure_it_is(spread: float) -> None:
     covered = []
     for seed in range(100):
         bias = spread * np.random.default_rng(10_000 + seed).standard_normal(N_CLASSES)
-        _, calibrator = both_ways(*rows(40, seed, bias))
+        _, calibrator = both_fits(*rows(40, seed, bias))
         errors = np.sqrt((calibrator.axes[:, 1, 1:] ** 2).sum(axis=0))
         covered.append(np.abs(calibrator.offsets[1:] + (bias - bias[0])[1:]) < 1.645 * errors)
     assert 0.8 < np.mean(covered) < 0.96
@@ -104,8 +104,8 @@ def test_it_does_not_matter_which_class_comes_first() -> None:
     scores, labels = rows(30, 2, SOME)
     turned = np.roll(scores, 1, axis=1)
     turned -= turned[:, :1]
-    _, plain = both_ways(scores, labels)
-    _, other = both_ways(turned, (labels + 1) % N_CLASSES)
+    _, plain = both_fits(scores, labels)
+    _, other = both_fits(turned, (labels + 1) % N_CLASSES)
     expected = np.roll(plain.offsets, 1)
     np.testing.assert_allclose(other.slopes[1], plain.slopes[1], atol=1e-4)
     np.testing.assert_allclose(other.offsets, expected - expected[0], atol=1e-4)  # the trace of a prior differs
@@ -113,14 +113,14 @@ def test_it_does_not_matter_which_class_comes_first() -> None:
 
 def test_one_offset_and_the_offsets_of_margins_stay_free() -> None:
     stream = GaussianClasses.pair(2.0).draw(np.full(300, 0.2), random_state=0)
-    free, shrunk = both_ways(stream.log_ratios, stream.labels)
+    free, shrunk = both_fits(stream.log_ratios, stream.labels)
     assert all(free.arrays()[name].tobytes() == shrunk.arrays()[name].tobytes() for name in free.arrays())
-    free, shrunk = both_ways(*rows(20, 3, NONE), slope_sd=None)
+    free, shrunk = both_fits(*rows(20, 3, NONE), slope_sd=None)
     assert all(free.arrays()[name].tobytes() == shrunk.arrays()[name].tobytes() for name in free.arrays())
 
 
 @pytest.mark.parametrize("method", ["affine", "vector"])
-def test_calibrators_are_fitted_this_way(method: str) -> None:
+def test_calibrators_are_shrunk_when_fitted(method: str) -> None:
     scores, labels = rows(20, 4, NONE)
     ones = np.ones(len(labels))
     calibrator = fit_calibrator(scores, labels, ones, method=method)
@@ -131,6 +131,6 @@ def test_calibrators_are_fitted_this_way(method: str) -> None:
 def test_separable_rows_and_constant_scores_stay_finite() -> None:
     labels = np.repeat([0, 1, 2], [20, 5, 1])
     for scores in (50.0 * (np.eye(3)[labels] - np.eye(3)[labels][:, :1]), np.zeros((26, 3))):
-        _, calibrator = both_ways(scores, labels)
+        _, calibrator = both_fits(scores, labels)
         assert np.isfinite(calibrator.apply(scores)).all()
         assert np.isfinite(calibrator.axes).all()

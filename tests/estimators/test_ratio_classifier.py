@@ -60,7 +60,7 @@ class Undersampled(ClassifierMixin, BaseEstimator):
     ],
     ids=lambda estimator: f"{estimator}"[:60].replace("\n", ""),
 )
-def test_at_whatever_balance_a_model_was_trained_the_ratios_are_the_exact_ones(estimator: Any) -> None:
+def test_at_whatever_prior_a_model_was_trained_the_ratios_are_the_exact_ones(estimator: Any) -> None:
     """4,000 rows at .1: the offset's standard error is about .12; .5 over the rows in between is 4 of them."""
     stream, fresh = draw(4_000), draw(2_000, 0.5, seed=1)
     model = RatioClassifier(estimator, random_state=0).fit(stream.features, stream.labels)
@@ -179,7 +179,7 @@ def test_time_blocks_without_a_class_say_so() -> None:
 
 
 @pytest.mark.parametrize("cv", [3, StratifiedKFold(3, shuffle=True, random_state=0), GroupKFold(3), "pairs"])
-def test_folds_can_be_given_in_every_way(cv: Any) -> None:
+def test_folds_can_be_given_in_every_form(cv: Any) -> None:
     stream = draw(150, 0.3)
     if cv == "pairs":
         cv = [(np.arange(75), np.arange(75, 150)), (np.arange(75, 150), np.arange(75))]
@@ -240,7 +240,7 @@ def test_scores_alone_are_enough_and_their_kind_is_guessed() -> None:
     probability = 1.0 / (1.0 + np.exp(-stream.log_ratios[:, 1] - 0.7))
     between = np.abs(stream.log_ratios[:, 1]) < 3.0
     for scores, kind in ((margin, "margin"), (probability, "probability")):
-        guessed, told = (RatioClassifier.from_scores(scores, stream.labels, kind=word) for word in ("auto", kind))
+        guessed, told = (RatioClassifier.from_scores(scores, stream.labels, kind=name) for name in ("auto", kind))
         assert guessed.log_ratios(scores).tobytes() == told.log_ratios(scores).tobytes()
         assert np.abs(guessed.log_ratios(scores) - stream.log_ratios)[between].max() < 0.5  # 4 standard errors
     pairs = np.stack([1.0 - probability, probability], axis=1)
@@ -276,18 +276,18 @@ def test_scores_that_are_none_are_refused(scores: Any, labels: Any, settings: di
         RatioClassifier.from_scores(scores, labels, **settings)
 
 
-def test_views_are_opinions_of_feature_subsets() -> None:
+def test_views_are_scores_of_feature_subsets() -> None:
     classes = GaussianClasses.spread(2.5, n_features=4)
     stream = classes.draw(np.full(800, 0.3), random_state=0)
     model = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0).fit(stream.features, stream.labels)
-    opinions = model.model_.score(stream.features[:50]).views
-    assert opinions.shape == (50, 4, 2)
+    views = model.model_.score(stream.features[:50]).views
+    assert views.shape == (50, 4, 2)
     members = model.model_.view_members
     assert sorted(members[0].features + members[1].features) == [0, 1, 2, 3]
     for number, member in enumerate(members):
         assert member.holdout.shape == (800, 2)
         exact = classes.log_ratios(stream.features[:50], subset=member.features)[:, 1]
-        assert np.corrcoef(opinions[:, number, 1], exact)[0, 1] > 0.7
+        assert np.corrcoef(views[:, number, 1], exact)[0, 1] > 0.7
     plain = RatioClassifier(LogisticRegression(), cv=2, random_state=0).fit(stream.features, stream.labels)
     assert plain.model_.score(stream.features[:50]).views.shape == (50, 0, 2)
 

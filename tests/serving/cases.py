@@ -67,10 +67,10 @@ def _frozen() -> RatioModel:
 
 
 def table(n: int = 200, seed: int = 0) -> tuple[pd.DataFrame, IntArray]:
-    """Return rows with two numbers and a word."""
+    """Return rows with two numbers and a category."""
     rows, labels = pair_rows(n, seed)
-    words = np.array(["low", "middle", "high"])[np.digitize(rows[:, 2], [0.0, 1.0])]
-    return pd.DataFrame({"age": rows[:, 0], "ward": words, "marker": rows[:, 1]}), labels
+    wards = np.array(["low", "middle", "high"])[np.digitize(rows[:, 2], [0.0, 1.0])]
+    return pd.DataFrame({"age": rows[:, 0], "ward": wards, "marker": rows[:, 1]}), labels
 
 
 def _with_encoder() -> RatioModel:
@@ -99,7 +99,7 @@ MODELS: dict[str, Callable[[], RatioModel]] = {
     "scores, margin": lambda: _scores("margin"),
     "scores, probability": lambda: _scores("probability"),
     "scores, isotonic": lambda: _scores("margin", calibration="isotonic"),
-    "classes of words": lambda: _named(["ok", "fraud"]),
+    "classes of strings": lambda: _named(["ok", "fraud"]),
     "classes of numbers": lambda: _named([7, 3]),
     "classes of truth values": lambda: _named([False, True]),
     "boosting": lambda: _fitted(HistGradientBoostingClassifier(max_iter=5, random_state=0)),

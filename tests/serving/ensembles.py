@@ -16,7 +16,7 @@ from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import PROBABILITY
 from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
 
-WIDTH = 4  # features of a row: two numbers, a category with three levels, a number with gaps
+WIDTH = 4  # features of a row: two numbers, a category with three levels, a number with missing values
 N_INPUTS = 8  # the first number has two curves
 
 
@@ -44,7 +44,7 @@ def standard_map() -> FeatureMap:
 
 
 def rows(n: int, seed: int = 0) -> FloatArray:
-    """Return rows that a `feature_map` takes, with gaps and a code that no level has."""
+    """Return rows that a `feature_map` takes, with missing values and a code that no level has."""
     rng = np.random.default_rng(seed)
     drawn = rng.normal(0.0, 2.0, (n, WIDTH))
     drawn[:, 2] = rng.integers(0, 4, n)

@@ -392,7 +392,7 @@ def test_a_spline_comes_back_as_a_spline(tmp_path: Path) -> None:
     assert load(tmp_path / "model").calibration == "spline"
 
 
-def test_a_replacement_that_fails_half_way_puts_the_old_model_back(
+def test_a_replacement_that_fails_midway_puts_the_old_model_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = RatioClassifier.from_scores([0.1, 0.2, 0.3, 0.7, 0.6, 0.8], [0, 0, 1, 0, 1, 1])

@@ -23,7 +23,7 @@ def fit_calibrator(
 ) -> Calibrator:
     """Return the calibrator of raw scores (n, K) with labels (n,) and weights (n,).
 
-    The posterior of a row is softmax(log shares + slope * score + offset), where the shares are those of
+    The posterior of a row is softmax(log prior + slope * score + offset), where the prior is that of
     the rows themselves: the likelihood is not re-weighted by class, which at rare priors would throw most
     of the information away. `slope_sd` is the sd of the slope around 1 before data; None leaves it free,
     for scores on no particular scale (margins). Where it is given and there are more than two classes, offsets are
@@ -34,7 +34,7 @@ def fit_calibrator(
     if method in ("spline", "isotonic") and scores.shape[1] != 2:
         raise InvalidInputError(f"{method} calibration is for two classes, got {scores.shape[1]}")
     class_prior(labels, weights, scores.shape[1])  # refuses a class without rows, whatever the method
-    counted = weights > 0.0  # a row that weighs nothing says nothing, not even where scores end
+    counted = weights > 0.0  # a row of weight 0 is ignored, also in where scores end
     scores, labels, weights = scores[counted], labels[counted], weights[counted]
     if method == "spline":
         return fit_spline(scores, labels, weights, slope_sd=slope_sd, random_state=random_state)

@@ -96,7 +96,7 @@ def _fit_copies(atoms: FloatArray, counts: FloatArray, *, slope_is_free: bool) -
     classes = range(n_classes)
     totals = counts.sum(axis=0)  # (B, M)
     by_class = counts.sum(axis=2)  # (K, B)
-    log_shares = np.log(by_class / by_class.sum(axis=0))
+    log_prior = np.log(by_class / by_class.sum(axis=0))
     # what each parameter does to class k's logit at each atom: the slope moves it by the log ratio, an offset by 1
     design = np.zeros((n_classes, n_classes, n_atoms))  # (class, parameter, atom)
     by_atom = np.ascontiguousarray(atoms.T)  # (K, M)
@@ -110,7 +110,7 @@ def _fit_copies(atoms: FloatArray, counts: FloatArray, *, slope_is_free: bool) -
     seen = np.einsum("kbm,kpm->bp", counts, design, optimize=True)
     active = np.arange(copies)
     for _ in range(MOST_STEPS):
-        logits = theta[active, 0, None] * by_atom[:, None, :] + log_shares[:, active, None]  # (K, b, M)
+        logits = theta[active, 0, None] * by_atom[:, None, :] + log_prior[:, active, None]  # (K, b, M)
         logits[1:] += theta[active, 1:].T[:, :, None]
         expected = np.exp(logits - logits.max(axis=0))
         expected *= totals[active] / expected.sum(axis=0)
@@ -138,12 +138,12 @@ def _balanced_ece(atoms: FloatArray, counts: IntArray, sizes: IntArray, n_bins: 
     """Return the class-balanced, classwise calibration error of every copy, (B,)."""
     posteriors = softmax(atoms, axis=1)  # at equal priors
     n_classes = atoms.shape[1]
-    shares = counts / (sizes * n_classes)[:, None, None]  # (K, B, M)
-    mass = shares.sum(axis=0)
+    weights = counts / (sizes * n_classes)[:, None, None]  # (K, B, M)
+    mass = weights.sum(axis=0)
     total = np.zeros(counts.shape[1])
     for k in range(n_classes):
         in_bin = np.eye(n_bins)[bin_numbers(posteriors[:, k], mass[0], n_bins=n_bins)]  # (M, bins)
-        gaps = (mass * posteriors[:, k] - shares[k]) @ in_bin
+        gaps = (mass * posteriors[:, k] - weights[k]) @ in_bin
         total += np.abs(gaps).sum(axis=1) / n_classes
     return total
 

@@ -41,7 +41,7 @@ def fit_estimator(estimator: Any, X: Any, y: npt.NDArray[Any], sample_weight: Fl
 
 
 def outputs_of(fitted: Any, X: Any, classes: npt.NDArray[Any]) -> FloatArray:
-    """Return probabilities or margins with one column a class of `classes`; a class not seen in fit gets none."""
+    """Return probabilities or margins with one column per class of `classes`; a class not seen in fit gets none."""
     method = score_method(fitted)
     output = np.asarray(getattr(fitted, method)(X), dtype=np.float64)
     seen = getattr(fitted, "classes_", classes)

@@ -1,4 +1,4 @@
-"""Measure how far held-out log ratios are from calibrated, at equal class shares and at the rows' own."""
+"""Measure how far held-out log ratios are from calibrated, at equal priors and at the rows' own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Diagnosis:
 
     @property
     def balanced_ece(self) -> float:
-        """The mean over classes of the calibration error at equal class shares."""
+        """The mean over classes of the calibration error at equal priors."""
         return float(self.balanced.classwise_ece.mean())
 
     def to_json(self) -> dict[str, object]:
@@ -160,15 +160,15 @@ def calibration_figures(holdout: Holdout, prior: FloatArray, *, n_bins: int = N_
 
 
 def _mean_posterior(holdout: Holdout, even: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the mean of the posteriors at equal priors over equal class shares, and its standard error."""
+    """Return the mean of the posteriors at equal priors over classes of equal weight, and its standard error."""
     weights = holdout.weights_at(even)
     posteriors = np.exp(log_posterior(holdout.log_ratios, even))
     variance = np.zeros(holdout.n_classes)
     for k in range(holdout.n_classes):
         rows = holdout.labels == k
-        share, values = weights[rows] * holdout.n_classes, posteriors[rows]
-        spread = share**2 @ (values - share @ values) ** 2
-        variance += spread / max(1.0 - float(share @ share), 1e-12) / holdout.n_classes**2
+        within, values = weights[rows] * holdout.n_classes, posteriors[rows]
+        spread = within**2 @ (values - within @ values) ** 2
+        variance += spread / max(1.0 - float(within @ within), 1e-12) / holdout.n_classes**2
     return np.asarray(weights @ posteriors), np.asarray(np.sqrt(variance))
 
 
@@ -193,11 +193,11 @@ def _rows_near(holdout: Holdout, point: float) -> ReliabilityBin | None:
     near = (posteriors >= NEAR_THRESHOLD[0]) & (posteriors <= NEAR_THRESHOLD[1]) & (weights > 0.0)
     if not near.any():
         return None
-    share = float(weights[near].sum())
+    weight = float(weights[near].sum())
     return ReliabilityBin(
         class_number=1,
-        mean_posterior=float(weights[near] @ posteriors[near]) / share,
-        observed_rate=float(weights[near] @ (holdout.labels[near] == 1)) / share,
-        weight=share,
+        mean_posterior=float(weights[near] @ posteriors[near]) / weight,
+        observed_rate=float(weights[near] @ (holdout.labels[near] == 1)) / weight,
+        weight=weight,
         n_rows=int(near.sum()),
     )

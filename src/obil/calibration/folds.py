@@ -36,7 +36,7 @@ def choose_splits(
         raise InvalidInputError(f"cv must be at least 2 folds, got {cv!r}")
     for name, given in (("groups", groups), ("time", time)):
         if given is not None and len(np.asarray(given)) != len(labels):
-            raise InvalidInputError(f"{name} must have one value a row ({len(labels)}), got {len(np.asarray(given))}")
+            raise InvalidInputError(f"{name} must have one value per row ({len(labels)}), got {len(np.asarray(given))}")
     if time is not None:
         folds = np.empty(len(labels), dtype=np.int64)
         folds[np.argsort(np.asarray(time), kind="stable")] = np.arange(len(labels)) * n_folds // len(labels)

@@ -34,7 +34,7 @@ def choose_temperature(
 ) -> float:
     """Return the temperature tau whose fused and calibrated scores predict left-out labels best.
 
-    `scores` (n, M, K) and `variances` (n, M) are of honest rows. It is on the scale of the variances, and infinite,
+    `scores` (n, M, K) and `variances` (n, M) are of held-out rows. It is on the scale of the variances, and infinite,
     which makes the weights equal, where the rows are too few to tell.
     """
     typical = float(np.median(variances))
@@ -49,7 +49,7 @@ def choose_temperature(
 
 
 def mean_log_loss(scores: FloatArray, labels: IntArray, weights: FloatArray) -> float:
-    """Return the mean log loss of calibrated scores, (n, K), at the class shares of the rows."""
+    """Return the mean log loss of calibrated scores, (n, K), at the class prior of the rows."""
     logs = log_softmax(np.log(class_prior(labels, weights, scores.shape[1])) + scores, axis=1)
     return float(-np.average(logs[np.arange(len(labels)), labels], weights=weights))
 
@@ -68,19 +68,20 @@ def _left_out_loss(
 def stacked_weights(scores: FloatArray, labels: IntArray, weights: FloatArray, *, spread: float = 1.0) -> FloatArray:
     """Return the weights of members, (M,), not negative and of sum 1, whose fused scores predict the labels best.
 
-    `scores` (n, M, K) are of honest rows. The coefficients of the members are found by likelihood with an offset a
-    class, under a normal prior around equal weights with standard deviation `spread` / M: few rows leave them equal.
+    `scores` (n, M, K) are of held-out rows. The coefficients of the members are found by likelihood with an offset
+    per class, under a normal prior around equal weights with standard deviation `spread` / M:
+    few rows leave them equal.
     """
     n_members, n_classes = scores.shape[1:]
     if n_members == 1:
         return np.ones(1)
-    log_shares = np.log(class_prior(labels, weights, n_classes))
+    log_prior = np.log(class_prior(labels, weights, n_classes))
     rows = np.arange(len(labels))
     equal, precision = 1.0 / n_members, (n_members / spread) ** 2
 
     def objective(theta: FloatArray) -> tuple[float, FloatArray]:
         coefficients, offsets = theta[:n_members], np.concatenate([[0.0], theta[n_members:]])
-        logs = log_softmax(log_shares + np.einsum("nmk,m->nk", scores, coefficients) + offsets, axis=1)
+        logs = log_softmax(log_prior + np.einsum("nmk,m->nk", scores, coefficients) + offsets, axis=1)
         residual = np.exp(logs)
         residual[rows, labels] -= 1.0
         residual *= weights[:, None]

@@ -33,7 +33,7 @@ class Gate:
     max_slope_error
         Largest distance from 1 of the recalibration slope.
     max_balanced_ece
-        Largest calibration error at equal class shares, mean over the classes.
+        Largest calibration error at equal priors, mean over the classes.
     refuse_factor
         From warning to refusal: a figure beyond this many times what is allowed is refused.
     fallback_ece
@@ -104,7 +104,7 @@ class Gate:
         doubts = tuple(self._doubts(diagnosis, chance, fewest, inseparable))
         if doubts:
             return Verdict("too few", f"Too few rows to tell: {doubts[0]}.", doubts, figures)
-        return Verdict("deploy", f"Deploy: {_praise(figures)}.", (_praise(figures),), figures)
+        return Verdict("deploy", f"Deploy: {_strengths(figures)}.", (_strengths(figures),), figures)
 
     def _figures(self, diagnosis: Diagnosis, chance: Chance) -> dict[str, Figure]:
         below = 1.0 - self.alpha / 3.0
@@ -147,7 +147,7 @@ class Gate:
         if error + reach_slope > worst_slope and _effect_of_slope(holdout, 1.0 + worst_slope) > harmless:
             yield (
                 f"a slope off by {worst_slope:.2f} is not ruled out, it is "
-                f"{recalibration.slope.value:.2f} give or take {reach_slope:.2f}"
+                f"{recalibration.slope.value:.2f} ± {reach_slope:.2f}"
             )
 
     def _offsets_not_ruled_out(self, diagnosis: Diagnosis, chance: Chance, worst: float) -> Iterator[str]:
@@ -166,36 +166,36 @@ class Gate:
             k, j = np.unravel_index(int(np.argmax(furthest)), furthest.shape)
             yield (
                 f"an offset of {worst:.2f} in the log ratio is not ruled out, it is "
-                f"{abs(shifts[k] - shifts[j]):.2f} give or take {reach[k, j]:.2f}"
+                f"{abs(shifts[k] - shifts[j]):.2f} ± {reach[k, j]:.2f}"
             )
 
 
 def _faults(figures: dict[str, Figure], diagnosis: Diagnosis) -> Iterator[str]:
     """Say what counts against the model, refusals first."""
     said = {
-        "offset": _offset_words(diagnosis),
+        "offset": _offset_text(diagnosis),
         "slope_error": f"the recalibration slope is {diagnosis.recalibration.slope.value:.2f} instead of 1",
-        "balanced_ece": "the calibration error at equal class shares is {value:.3f}",
+        "balanced_ece": "the calibration error at equal priors is {value:.3f}",
     }
     order = sorted((name for name in figures if figures[name].counts), key=lambda name: not figures[name].refuses)
     for name in order:
         figure = figures[name]
-        words = said[name].format(value=figure.value)
-        yield f"{words} (allowed {figure.allowed:.2f}, by chance up to {figure.chance:.2f})"
+        text = said[name].format(value=figure.value)
+        yield f"{text} (allowed {figure.allowed:.2f}, by chance up to {figure.chance:.2f})"
 
 
-def _offset_words(diagnosis: Diagnosis) -> str:
+def _offset_text(diagnosis: Diagnosis) -> str:
     shifts = [shift.value for shift in diagnosis.recalibration.shifts]
     if len(shifts) == 1:
         return f"the log ratios are {abs(shifts[0]):.2f} too {'high' if shifts[0] < 0.0 else 'low'}"
     return f"the log ratios of two classes are {np.ptp([0.0, *shifts]):.2f} out against each other"
 
 
-def _praise(figures: dict[str, Figure]) -> str:
+def _strengths(figures: dict[str, Figure]) -> str:
     offset, slope, ece = (figures[name].value for name in ("offset", "slope_error", "balanced_ece"))
     return (
         f"the log ratios are calibrated as far as these rows can tell (offset {offset:.2f}, slope off by {slope:.2f}, "
-        f"calibration error {ece:.3f} at equal class shares)"
+        f"calibration error {ece:.3f} at equal priors)"
     )
 
 
@@ -210,7 +210,7 @@ def _inseparable(diagnosis: Diagnosis) -> str:
         if diagnosis.holdout.n_classes == 2
         else (f"classes {separation.lower_class} and {separation.upper_class}")
     )
-    verb = "ranks {} backwards" if high < 0.5 else "cannot tell {} apart"
+    verb = "ranks {} backwards" if high < 0.5 else "does not separate {}"
     return f"the score {verb.format(pair)} (AUC {separation.auc:.2f}, {low:.2f} to {high:.2f})"
 
 

@@ -38,13 +38,13 @@ def _isotonic_knots(raw: FloatArray, labels: IntArray, weights: FloatArray) -> t
     a block, so that a block of one class has a finite ratio.
     """
     pooled = IsotonicRegression(out_of_bounds="clip").fit_transform(raw, labels == 1, sample_weight=weights)
-    shares = class_prior(labels, weights, 2)
+    prior = class_prior(labels, weights, 2)
     scale = len(raw) / weights.sum()
     _, block = np.unique(pooled, return_inverse=True)
     total = np.bincount(block, weights=weights) * scale
     positive = np.bincount(block, weights=weights * (labels == 1)) * scale
     centres = np.bincount(block, weights=weights * scale * raw) / total
-    values = np.log((positive + 0.5) / (total - positive + 0.5)) - np.log(shares[1] / shares[0])
+    values = np.log((positive + 0.5) / (total - positive + 0.5)) - np.log(prior[1] / prior[0])
     # the added halves can turn two neighbours round: pool once more, by the size of the block
     values = IsotonicRegression().fit_transform(centres, values, sample_weight=total)
     kept = np.concatenate([[True], np.diff(values) > 1e-9]) & np.concatenate([[True], np.diff(centres) > 0.0])

@@ -1,4 +1,4 @@
-"""Fit slopes and offsets on honest rows, by unweighted likelihood with the prior odds as a fixed offset."""
+"""Fit slopes and offsets on held-out rows, by unweighted likelihood with the prior odds as a fixed offset."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def fit_linear(
     """
     n_classes = scores.shape[1]
     weights = as_counts(weights)
-    log_shares = np.log(class_prior(labels, weights, n_classes))
+    log_prior = np.log(class_prior(labels, weights, n_classes))
     if slope_sd is not None:
         own = ScoreUnit.plain(n_classes)
     else:  # without offsets a score of 0 means what it says
@@ -47,7 +47,7 @@ def fit_linear(
     to_offsets = np.zeros((n_classes, n_slopes + n_offsets))
     if n_offsets:
         to_offsets[1:, n_slopes:] = np.eye(free)
-    likelihood = _Likelihood(scores, labels, weights, log_shares, to_slopes, to_offsets)
+    likelihood = _Likelihood(scores, labels, weights, log_prior, to_slopes, to_offsets)
     mean = np.concatenate([np.ones(n_slopes), np.zeros(n_offsets)])
     # without a prior on the slope a trace of one remains, so that separable rows do not send it to infinity
     precision = np.concatenate([np.full(n_slopes, 1.0 / (slope_sd or 100.0) ** 2), np.full(n_offsets, 1e-6)])
@@ -80,7 +80,7 @@ class _Likelihood:
     scores: FloatArray  # (n, K)
     labels: IntArray  # (n,)
     weights: FloatArray  # (n,) counts
-    log_shares: FloatArray  # (K,)
+    log_prior: FloatArray  # (K,)
     to_slopes: FloatArray  # (K, parameters)
     to_offsets: FloatArray  # (K, parameters)
 
@@ -90,7 +90,7 @@ class _Likelihood:
         rows = np.arange(len(self.labels))
 
         def objective(at: FloatArray) -> tuple[float, FloatArray]:
-            logits = self.log_shares + self.scores * (self.to_slopes @ at) + self.to_offsets @ at
+            logits = self.log_prior + self.scores * (self.to_slopes @ at) + self.to_offsets @ at
             log_posterior = log_softmax(logits, axis=1)
             value = self.weights @ log_posterior[rows, self.labels] - precision @ (at - mean) ** 2 / 2.0
             return float(value), np.exp(log_posterior)
@@ -107,14 +107,14 @@ class _Likelihood:
             step = np.linalg.solve(hessian, gradient)
             if float(gradient @ step) < 1e-10 * (1.0 + abs(value)):
                 return theta, hessian
-            share = 1.0
+            fraction = 1.0
             candidate, new_posterior = objective(theta + step)
-            while candidate < value and share > 1e-12:
-                share /= 2.0
-                candidate, new_posterior = objective(theta + share * step)
+            while candidate < value and fraction > 1e-12:
+                fraction /= 2.0
+                candidate, new_posterior = objective(theta + fraction * step)
             if candidate < value:
                 break
-            theta, value, posterior = theta + share * step, candidate, new_posterior
+            theta, value, posterior = theta + fraction * step, candidate, new_posterior
         raise EstimationError("the calibrator did not converge: are these scores of the rows' own labels?")
 
     def _curvature(self, posterior: FloatArray) -> FloatArray:

@@ -7,11 +7,11 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 
-# Scores that hardly differ within a class are measured by how far apart the classes lie: rows that are told apart
-# perfectly say nothing about how steep the map is, and a unit of almost nothing would make it steep without cause.
-LEAST_SHARE = 0.1
+# Scores that hardly differ within a class are measured by how far apart the classes lie: separable rows do
+# not determine how steep the map is, and a unit of almost nothing would make it steep without cause.
+LEAST_FRACTION = 0.1
 SMALLEST = 1e-100  # scores below it are 0: their inverse would leave the range of numbers
-ROUNDING = 1e-9  # a spread below this share of the scores themselves is what arithmetic leaves of a constant
+ROUNDING = 1e-9  # a spread below this fraction of the scores themselves is what arithmetic leaves of a constant
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class ScoreUnit:
         >>> own.zero.tolist(), own.unit
         ([0.0, 5.0], 1.0)
         """
-        counted = counts > 0.0  # a row that weighs nothing says nothing
+        counted = counts > 0.0  # a row of weight 0 is ignored
         scores, labels, counts = scores[counted], labels[counted], counts[counted]
         largest = float(np.abs(scores).max())
         if largest < SMALLEST:
@@ -43,7 +43,7 @@ class ScoreUnit:
         small = scores / largest  # squares of very large or small scores leave the range of numbers
         zero = np.zeros(scores.shape[1]) if keep_zero else counts @ small / counts.sum()
         apart = float(np.abs(small - zero).max())
-        unit = max(_within_classes(small, labels, counts), LEAST_SHARE * apart) if apart > ROUNDING else 1.0
+        unit = max(_within_classes(small, labels, counts), LEAST_FRACTION * apart) if apart > ROUNDING else 1.0
         return cls(largest * zero, largest * unit)
 
     def measure(self, scores: FloatArray) -> FloatArray:

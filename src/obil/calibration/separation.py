@@ -53,23 +53,23 @@ def weighted_auc(
     lower: FloatArray, upper: FloatArray, lower_weights: FloatArray, upper_weights: FloatArray
 ) -> tuple[float, float]:
     """Return P(upper score > lower score), ties counted half, and its standard error after DeLong."""
-    outranks = _share_below(upper, lower, lower_weights)
-    outranked = 1.0 - _share_below(lower, upper, upper_weights)
+    outranks = _fraction_below(upper, lower, lower_weights)
+    outranked = 1.0 - _fraction_below(lower, upper, upper_weights)
     auc = float(upper_weights @ outranks / upper_weights.sum())
     variance = _variance_of_mean(outranks, upper_weights) + _variance_of_mean(outranked, lower_weights)
     return auc, float(np.sqrt(variance))
 
 
-def _share_below(points: FloatArray, scores: FloatArray, weights: FloatArray) -> FloatArray:
+def _fraction_below(points: FloatArray, scores: FloatArray, weights: FloatArray) -> FloatArray:
     order = np.argsort(scores, kind="stable")
     mass = np.concatenate([[0.0], np.cumsum(weights[order])])
     left = mass[np.searchsorted(scores[order], points, side="left")]
     right = mass[np.searchsorted(scores[order], points, side="right")]
-    share: FloatArray = (left + right) / (2.0 * mass[-1])
-    return share
+    fraction: FloatArray = (left + right) / (2.0 * mass[-1])
+    return fraction
 
 
 def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:
-    shares = weights / weights.sum()
-    spread = float(shares**2 @ (values - shares @ values) ** 2)
-    return spread / max(1.0 - float(shares @ shares), 1e-12)
+    relative = weights / weights.sum()
+    spread = float(relative**2 @ (values - relative @ values) ** 2)
+    return spread / max(1.0 - float(relative @ relative), 1e-12)

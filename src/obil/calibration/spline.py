@@ -49,14 +49,14 @@ def fit_spline(
         gradient = np.concatenate([[residual.sum()], (residual @ pieces) * slopes]) + penalty @ theta
         return float(value), gradient
 
-    # rounding may end the search a hair early; what matters is that the likelihood has no slope left to speak of
+    # rounding may end the search a hair early; what matters is that the likelihood has hardly any slope left
     theta = np.clip(minimize(loss, start, jac=True, method="BFGS", options={"maxiter": 300}).x, -50.0, 50.0)
     if float(np.abs(loss(theta)[1]).max()) > 1e-3 * counts.sum():
         raise EstimationError("the spline calibrator did not converge: use calibration='affine'")
     slopes = np.exp(theta[1:])
-    share = expit(log_odds + theta[0] + pieces @ slopes)
+    probability = expit(log_odds + theta[0] + pieces @ slopes)
     derivative = np.concatenate([np.ones((len(raw), 1)), pieces * slopes], axis=1)
-    information = (derivative * (counts * share * (1.0 - share))[:, None]).T @ derivative + penalty
+    information = (derivative * (counts * probability * (1.0 - probability))[:, None]).T @ derivative + penalty
     covariance = np.linalg.inv(information + 1e-9 * np.eye(len(theta)))
     covariance[0, 0] -= 1.0 / counts[positive].sum() + 1.0 / counts[~positive].sum()  # class counts are given
     values, vectors = np.linalg.eigh(covariance)

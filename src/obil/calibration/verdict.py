@@ -20,7 +20,7 @@ class Figure:
 
     @property
     def counts(self) -> bool:
-        """Whether it speaks against the model: beyond what is allowed and beyond chance.
+        """Whether it counts against the model: beyond what is allowed and beyond chance.
 
         >>> Figure(value=0.4, allowed=0.35, refused=0.7, chance=0.5).counts
         False

@@ -1,4 +1,4 @@
-"""Build the classifier that a word names, ready for the matrix of a column encoder."""
+"""Build a classifier by its name, ready for the matrix of a column encoder."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from obil.serving.columns import ColumnEncoder
 
 
 def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None = None) -> Any:
-    """Return an unfitted classifier that takes this encoder's matrix: codes of words, and NaN for missing.
+    """Return an unfitted classifier that takes this encoder's matrix: codes of categories, NaN for missing values.
 
     >>> type(named_model("hist_gradient_boosting", ColumnEncoder(()))).__name__
     'HistGradientBoostingClassifier'
@@ -29,7 +29,7 @@ def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None =
 
 
 def require_model(name: str) -> None:
-    """Refuse a word that names no model."""
+    """Refuse a name that no model has."""
     if name not in MODELS:
         raise InvalidInputError(f"a model is one of {', '.join(MODELS)}, got {name!r:.60}")
 
@@ -64,12 +64,12 @@ def _filled() -> SimpleImputer:
 
 
 def _one_hot(encoder: ColumnEncoder, numbers: Any = None) -> ColumnTransformer:
-    words = encoder.categories
-    others = [place for place in range(len(encoder.columns)) if place not in set(words)]
+    categories = encoder.categories
+    others = [place for place in range(len(encoder.columns)) if place not in set(categories)]
     return ColumnTransformer(
         [
             ("numbers", make_pipeline(_filled(), StandardScaler()) if numbers is None else numbers, others),
-            ("words", OneHotEncoder(handle_unknown="ignore", sparse_output=False), words),
+            ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), categories),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Wrap any classifier so that it gives calibrated likelihood ratios, at whatever balance it was trained."""
+"""Wrap any classifier so that it gives calibrated likelihood ratios, at whatever class prior it was trained."""
 
 import os
 from dataclasses import replace
@@ -42,7 +42,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     calibration
         "affine" (offset and slope), "temperature", "vector" (K > 2), "spline" or "isotonic" (K = 2).
     views
-        Also fit cheap members on feature subsets: other opinions on the same rows.
+        Also fit cheap members on feature subsets: other scores of the same rows.
     n_jobs
         Folds fitted at once.
     random_state
@@ -55,7 +55,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     estimator_ : estimator
         The estimator fitted on all rows.
     classes_, prior_, holdout_
-        The user's classes, their shares in training, and the honest rows.
+        The user's classes, the training prior, and the held-out rows.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> X = np.arange(40.0).reshape(-1, 1)
@@ -90,7 +90,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         groups: npt.ArrayLike | None = None,
         time: npt.ArrayLike | None = None,
     ) -> Self:
-        """Cross-fit, calibrate on the honest scores, refit on all rows.
+        """Cross-fit, calibrate on the out-of-fold scores, refit on all rows.
 
         `sample_weight` defines the population, `groups` stay on one side of every fold (one patient),
         `time` makes the folds blocks of time.

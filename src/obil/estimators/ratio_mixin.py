@@ -27,12 +27,12 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
 
     @property
     def prior_(self) -> FloatArray:
-        """The class shares of the training population, (K,)."""
+        """The class prior of the training population, (K,)."""
         return self._fitted().prior_
 
     @property
     def holdout_(self) -> Holdout:
-        """Honest log ratios with labels."""
+        """Held-out log ratios with labels."""
         return self._fitted().holdout_
 
     def log_ratios(self, X: Any) -> FloatArray:

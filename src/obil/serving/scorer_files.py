@@ -47,10 +47,10 @@ def write_scorer(scorer: Scorer, name: str, folder: Path, arrays: Arrays, *, fil
         return kind | {"training_prior": scorer.training_prior.tolist(), "floor": scorer.floor}
     if isinstance(scorer, EnsembleScorer):
         return _write_ensemble(scorer, name, folder, arrays)
-    for word, plain in _PLAIN.items():
+    for kind_name, plain in _PLAIN.items():
         if isinstance(scorer, plain):
             arrays |= _under(name, scorer.arrays())
-            return {"kind": word, "scorer": scorer.describe()}
+            return {"kind": kind_name, "scorer": scorer.describe()}
     raise ModelFileError(f"a scorer of type {type(scorer).__name__} has no file format")
 
 

@@ -129,9 +129,9 @@ def _lightgbm_tree(tree: dict[str, str], sets: list[bytes]) -> tuple[Any, FloatA
     numbers = np.full(n_splits, NUMERIC)
     if categorical.any():
         bounds = np.array(tree["cat_boundaries"].split(), dtype=np.int64)
-        words = np.array(tree["cat_threshold"].split(), dtype="<u4")
+        bits = np.array(tree["cat_threshold"].split(), dtype="<u4")
         numbers[categorical] = thresholds[categorical].astype(np.int64) + len(sets)
-        sets += [words[start:stop].tobytes() for start, stop in pairwise(bounds)]
+        sets += [bits[start:stop].tobytes() for start, stop in pairwise(bounds)]
     children = {
         # a leaf is written as the complement of its number
         side: np.where(own < 0, n_splits + ~own, own)

@@ -50,7 +50,7 @@ def freeze(scorer: EstimatorScorer, X: Any, encoder: ColumnEncoder | None = None
             _require_equal(frozen, scorer, X, encoder)
     except NotFrozenError as why:
         return replace(scorer, reason=str(why))
-    except Exception as error:  # a version of a library that keeps its model in another way
+    except Exception as error:  # a version of a library that keeps its model differently
         return replace(scorer, reason=f"freezing it failed with {type(error).__name__}: {error!s:.80}")
     return frozen
 
@@ -110,7 +110,7 @@ def _steps(estimator: Any) -> list[Any]:
 
 
 def _is_plainly(estimator: Any, kinds: Any, method: str) -> bool:
-    """Return whether it is of these types and scores as they do, and not in a way of its own."""
+    """Return whether it is of these types and scores by their method, not by one of its own."""
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     return any(
         isinstance(estimator, kind) and getattr_static(estimator, method) is getattr_static(kind, method, None)
