@@ -25,7 +25,7 @@ def test_a_prior_that_sums_to_one_keeps_its_proportions(weights: list[float]) ->
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 50))
 def test_a_prior_that_was_checked_once_is_not_changed_by_checking_it_again(seed: int, n_classes: int) -> None:
-    # restored trackers go on bit for bit only if this holds
+    # restored trackers resume bit for bit only if this holds
     once = as_prior(np.random.default_rng(seed).dirichlet(np.ones(n_classes)) * 0.999 + 0.001 / n_classes)
     np.testing.assert_array_equal(as_prior(once), once)
 

@@ -13,7 +13,7 @@ def test_every_test_that_the_errata_name_exists() -> None:
     text = (ROOT / "docs" / "errata.md").read_text()
     named, file = [], ""
     for path, test in NAMED_TESTS.findall(text):
-        file = path or file  # `::test` alone goes on in the file named before it
+        file = path or file  # `::test` alone is in the file named before it
         named.append((file, test))
     assert len(named) > 10
     for file, test in named:

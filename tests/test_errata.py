@@ -174,7 +174,7 @@ def test_calibrating_on_rows_that_the_members_saw_finds_nothing_to_correct() -> 
 
 def test_undersampling_preserves_the_distribution_and_the_estimate_is_biased_at_finite_size() -> None:
     # the truth is slope 1: likelihood overestimates it on few rows, however many were thrown away.
-    # 400 draws: 1.09 from 30 rows a class (standard error .016), 1.007 from 400 (.0035)
+    # 400 draws: 1.09 from 30 rows per class (standard error .016), 1.007 from 400 (.0035)
     mean_slopes = []
     for n_positives in (30, 400):
         slopes = []
@@ -192,7 +192,7 @@ def test_undersampling_preserves_the_distribution_and_the_estimate_is_biased_at_
 def test_the_risk_minimiser_is_not_the_sup_norm_best_fit() -> None:
     # an architecture that can only be constant; x = a nine times out of ten. The corollary bounds the error of the
     # trained network by that of the best one, .8, and it is 1.44
-    shares, truth = np.array([0.9, 0.1]), np.array([-0.8, 0.8])  # 2P(1|x) - 1 at a and b
+    frequencies, truth = np.array([0.9, 0.1]), np.array([-0.8, 0.8])  # 2P(1|x) - 1 at a and b
     constants = np.linspace(-1.0, 1.0, 20_001)
     worst = np.abs(constants[:, None] - truth).max(axis=1)
     assert worst.min() == pytest.approx(0.8)
@@ -203,19 +203,19 @@ def test_the_risk_minimiser_is_not_the_sup_norm_best_fit() -> None:
             "logistic": (-np.log((1 + constants) / 2), -np.log((1 - constants) / 2)),
         }
     for positive, negative in losses.values():
-        probability = float(shares @ posteriors)
+        probability = float(frequencies @ posteriors)
         trained = int(np.argmin(probability * positive + (1 - probability) * negative))
         assert constants[trained] == pytest.approx(-0.64, abs=1e-3)
         assert worst[trained] == pytest.approx(1.44, abs=1e-3)
 
 
 def test_the_two_signals_of_algorithm_2_are_made_of_the_same_row() -> None:
-    # "two independent signals": at a fixed prior the posterior of a row and its vote above ratio 1 go together
+    # "two independent signals": at a fixed prior the posterior of a row and its prediction at ratio 1 go together
     stream = GaussianClasses.spread(2.0, n_features=1).draw(np.full(50_000, 0.1), random_state=0)
     ratios = stream.log_ratios[:, 1]
     by_ratio, by_frequency = expit(ratios + logit(0.1)), ratios > 0.0
     assert np.corrcoef(by_ratio, by_frequency)[0, 1] > 0.5
-    for label in (0, 1):  # given the class as well: it is not the class that they share, it is the row
+    for label in (0, 1):  # given the class as well: what they have in common is not the class but the row
         own = stream.labels == label
         assert np.corrcoef(by_ratio[own], by_frequency[own])[0, 1] > 0.4
 

@@ -206,7 +206,7 @@ def test_every_class_and_function_without_an_underscore_has_a_docstring(name: st
             assert (inspect.getdoc(value) or "").strip(), f"{name}.{member}"
 
 
-def test_user_errors_are_value_errors_too_and_all_share_one_root() -> None:
+def test_user_errors_are_value_errors_too_and_all_have_one_root() -> None:
     assert issubclass(obil.InvalidInputError, ValueError)
     assert issubclass(obil.InvalidStateError, ValueError)
     assert issubclass(obil.ModelFileError, ValueError)

@@ -116,12 +116,12 @@ ROWS = (
         measure=measure_costs,
         measured=lambda f, s: (
             f"excess over the oracle at Qc = {named(s['cost_ratios'])}, {s['cost_seeds']} fits on {s['cost_rows']:,} "
-            f"rows a class: one ratio for all {_percent(f, 'plain', s)}; trained with weight {TRAINED_WEIGHT:g} on "
+            f"rows per class: one ratio for all {_percent(f, 'plain', s)}; trained with weight {TRAINED_WEIGHT:g} on "
             f"negatives and divided out {_percent(f, 'divided', s)}, with Qc applied on top {_percent(f, 'twice', s)}"
         ),
         verdict=_costs_verdict,
         shown_by=(
-            "bayes/test_posterior.py::test_cost_weighted_training_needs_both_the_cost_and_the_balance_divided_out",
+            "bayes/test_posterior.py::test_cost_weighted_training_needs_both_the_cost_and_the_prior_divided_out",
         ),
     ),
 )

@@ -196,7 +196,9 @@ ROWS = (
         measure=measure_transfer,
         measured=_transfer_measured,
         verdict=_transfer_verdict,
-        shown_by=("bayes/test_posterior.py::test_the_ratio_of_an_associated_problem_at_any_balance_is_the_true_ratio",),
+        shown_by=(
+            "bayes/test_posterior.py::test_the_ratio_of_an_associated_problem_at_any_training_prior_is_the_true_ratio",
+        ),
     ),
     Row(
         name="error propagation",

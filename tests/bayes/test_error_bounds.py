@@ -14,9 +14,9 @@ def ratio(posterior: float) -> float:
 
 
 @given(st.floats(0.001, 0.999), st.floats(-0.999, 0.999))
-def test_the_exact_error_is_that_of_the_ratios_and_never_exceeds_the_bound(true: float, share: float) -> None:
+def test_the_exact_error_is_that_of_the_ratios_and_never_exceeds_the_bound(true: float, fraction: float) -> None:
     size = min(true, 1.0 - true) * 0.999
-    error = share * size
+    error = fraction * size
     exact = ratio(true + error) / ratio(true) - 1.0
     assert float(relative_ratio_error(true, error)) == pytest.approx(exact, rel=1e-6, abs=1e-9)
     assert abs(exact) <= float(ratio_error_bound(true, error)) * (1.0 + 1e-9) + 1e-12
@@ -24,8 +24,8 @@ def test_the_exact_error_is_that_of_the_ratios_and_never_exceeds_the_bound(true:
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.9))
-def test_the_bound_is_reached_by_an_overestimate(true: float, share: float) -> None:
-    size = share * min(true, 1.0 - true)
+def test_the_bound_is_reached_by_an_overestimate(true: float, fraction: float) -> None:
+    size = fraction * min(true, 1.0 - true)
     exact = ratio(true + size) / ratio(true) - 1.0
     assert float(ratio_error_bound(true, size)) == pytest.approx(exact, rel=1e-6)
 
@@ -37,8 +37,8 @@ def test_the_printed_bound_is_violated_at_nine_tenths() -> None:
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.01, 0.99))
-def test_the_printed_bound_is_violated_exactly_above_one_third(true: float, share: float) -> None:
-    size = share * min(true, 1.0 - true)
+def test_the_printed_bound_is_violated_exactly_above_one_third(true: float, fraction: float) -> None:
+    size = fraction * min(true, 1.0 - true)
     worst = max(abs(ratio(true + sign * size) / ratio(true) - 1.0) for sign in (1.0, -1.0))
     printed = float(printed_ratio_error_bound(true, size))
     if true > 1.0 / 3.0 + 1e-6:

@@ -43,14 +43,14 @@ def test_the_posterior_of_three_classes_is_bayes_rule_with_explicit_densities() 
     np.testing.assert_allclose(log_posterior(rows, prior), np.log(expected), rtol=1e-10, atol=1e-13)
 
 
-def test_the_ratio_of_an_associated_problem_at_any_balance_is_the_true_ratio() -> None:
-    # transferability: the posterior depends on the balance it is trained at, the ratio does not
+def test_the_ratio_of_an_associated_problem_at_any_training_prior_is_the_true_ratio() -> None:
+    # transferability: the posterior depends on the training prior, the ratio does not
     x = np.linspace(-3.0, 5.0, 50)
     negative, positive = norm.pdf(x), norm.pdf(x, 2.0)
     true_ratio = norm.logpdf(x, 2.0) - norm.logpdf(x)
-    for balance in (0.001, 0.02, 0.3, 0.5, 0.8):
-        trained = balance * positive / (balance * positive + (1.0 - balance) * negative)
-        found = log_ratios_from_posterior(np.stack([1.0 - trained, trained], axis=1), balance)
+    for training_prior in (0.001, 0.02, 0.3, 0.5, 0.8):
+        trained = training_prior * positive / (training_prior * positive + (1.0 - training_prior) * negative)
+        found = log_ratios_from_posterior(np.stack([1.0 - trained, trained], axis=1), training_prior)
         np.testing.assert_allclose(found[:, 1], true_ratio, atol=1e-9)
         np.testing.assert_allclose(posterior(found, 0.02)[:, 1], posterior_at(0.02, negative, positive), rtol=1e-8)
 
@@ -59,7 +59,7 @@ def posterior_at(prior: float, negative: np.ndarray, positive: np.ndarray) -> np
     return np.asarray(prior * positive / (prior * positive + (1.0 - prior) * negative))
 
 
-def test_cost_weighted_training_needs_both_the_cost_and_the_balance_divided_out() -> None:
+def test_cost_weighted_training_needs_both_the_cost_and_the_prior_divided_out() -> None:
     # weight Qc on the negatives of a problem with odds Qp = (1-P)/P trains the posterior at odds Qc Qp
     x = np.linspace(-3.0, 5.0, 50)
     negative, positive = norm.pdf(x), norm.pdf(x, 2.0)
@@ -71,8 +71,8 @@ def test_cost_weighted_training_needs_both_the_cost_and_the_balance_divided_out(
     both = np.stack([1.0 - trained, trained], axis=1)
     right = log_ratios_from_posterior(both, 1.0 / (1.0 + cost * prior_odds))
     np.testing.assert_allclose(right[:, 1], true_ratio, atol=1e-9)
-    only_the_balance = log_ratios_from_posterior(both, prior)
-    np.testing.assert_allclose(only_the_balance[:, 1], true_ratio - np.log(cost), atol=1e-9)
+    only_the_prior = log_ratios_from_posterior(both, prior)
+    np.testing.assert_allclose(only_the_prior[:, 1], true_ratio - np.log(cost), atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e150, 1e300])

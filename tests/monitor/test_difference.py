@@ -40,7 +40,7 @@ def test_a_shift_upwards_shows_too_few_rows_below() -> None:
     assert sum(region.excess for region in regions if region.log_ratios[1] < -3.0) < -0.02
 
 
-def test_a_stream_that_a_prior_explains_shows_no_difference_to_speak_of() -> None:
+def test_a_stream_that_a_prior_explains_shows_a_negligible_difference() -> None:
     rng = np.random.default_rng(3)
     monitor = LabelShiftMonitor(held_out(rng))
     monitor.update_many(stream(rng, np.full(5_000, 0.3)))
@@ -59,9 +59,9 @@ def test_the_regions_of_two_classes_follow_each_other() -> None:
     assert regions[0].low == -np.inf
     assert regions[-1].high == np.inf
     assert [region.high for region in regions[:-1]] == [region.low for region in regions[1:]]
-    words = [region.describe() for region in regions]
-    assert words[0].startswith("a log ratio below")
-    assert words[-1].startswith("a log ratio above")
+    descriptions = [region.describe() for region in regions]
+    assert descriptions[0].startswith("a log ratio below")
+    assert descriptions[-1].startswith("a log ratio above")
 
 
 def test_three_classes_are_described_by_their_log_ratios() -> None:

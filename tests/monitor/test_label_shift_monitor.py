@@ -71,7 +71,7 @@ def test_a_wrong_calibration_is_no_reason_to_alarm(calibration: tuple[float, flo
     assert false_alarms(120, 20_000, seed=3, calibration=calibration) < 7
 
 
-def test_histograms_taken_at_their_word_do_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histograms_taken_as_exact_do_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     # without the sets around the histograms the same streams are refused: so the test above can fail
     whole = NullHull.of
 
@@ -261,7 +261,7 @@ def test_the_alarm_is_told_from_the_row_after_it() -> None:
     assert monitor.peak_log_evidence >= max(monitor.log_alarm, monitor.log_evidence)
 
 
-def test_a_restart_watches_afresh_and_still_counts() -> None:
+def test_a_restart_monitors_afresh_and_still_counts() -> None:
     rng = np.random.default_rng(33)
     rows = held_out(rng)
     monitor, fresh = LabelShiftMonitor(rows), LabelShiftMonitor(rows)
@@ -342,7 +342,7 @@ def test_hardly_any_held_out_rows_make_a_monitor_that_says_nothing(rows: Holdout
     assert np.isfinite(monitor.log_evidence)
 
 
-def test_a_score_that_separates_nothing_is_watched_as_well() -> None:
+def test_a_score_that_separates_nothing_is_monitored_as_well() -> None:
     rng = np.random.default_rng(38)
     labels = np.repeat([0, 1], [2000, 200])
     noise = np.stack([np.zeros(2_200), rng.normal(size=2_200)], axis=1)

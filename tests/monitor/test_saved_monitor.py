@@ -1,4 +1,4 @@
-"""A saved monitor goes on bit for bit; a damaged state, or one of another model, is refused."""
+"""A saved monitor resumes bit for bit; a damaged state, or one of another model, is refused."""
 
 import copy
 import json
@@ -127,7 +127,7 @@ DAMAGES: list[tuple[str, tuple[int, ...], float]] = [
 
 
 @pytest.mark.parametrize(("field", "place", "value"), DAMAGES)
-def test_values_no_watch_could_have_written_are_refused(field: str, place: tuple[int, ...], value: float) -> None:
+def test_values_no_monitor_could_have_written_are_refused(field: str, place: tuple[int, ...], value: float) -> None:
     state = saved()
     LabelShiftMonitor.from_state(ROWS, state)  # sound before
     values = state["memory"][field]
@@ -139,7 +139,7 @@ def test_values_no_watch_could_have_written_are_refused(field: str, place: tuple
 
 def test_a_class_that_could_never_return_is_refused() -> None:
     state = saved()
-    state["memory"]["mixing"][0] = [1.0, 0.0]  # the kernel would divide by its share
+    state["memory"]["mixing"][0] = [1.0, 0.0]  # the kernel would divide by its weight
     refuse(state)
 
 
@@ -158,7 +158,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield path
 
 
-def test_a_state_with_any_one_value_changed_is_refused_or_still_watches() -> None:
+def test_a_state_with_any_one_value_changed_is_refused_or_still_works() -> None:
     # seed 5: 300 changes of one leaf each; one that passes must leave a monitor that works
     values: list[Any] = [None, True, "x", -1, 0, 1, 3, 2**62, 0.5, 1e-320, 1e308, -1e308, np.nan, [], {}, [0.5, 0.5]]
     rng = np.random.default_rng(5)

@@ -1,4 +1,4 @@
-"""Held-out rows and policies that several tests share."""
+"""Held-out rows and policies for several tests."""
 
 import numpy as np
 

@@ -24,7 +24,7 @@ def test_needs_no_held_out_rows_and_does_not_depend_on_them() -> None:
     assert CostPolicy(COSTS).bind(gaussian_holdout(100)) == CostPolicy(COSTS).bind(None)
 
 
-def test_speaks_of_the_positive_class_whichever_it_is() -> None:
+def test_thresholds_do_not_depend_on_which_class_is_positive() -> None:
     rows = gaussian_holdout(100)
     assert CostPolicy(COSTS).bind(rows, positive=0) == CostPolicy(COSTS).bind(rows, positive=1)
 

@@ -137,7 +137,7 @@ def test_a_likelier_class_is_alerted_sooner_and_a_budget_is_spent_sooner(seed: i
     assert (found[1:] >= found[:-1] - 1e-9).all()
 
 
-def test_a_stricter_setting_moves_the_threshold_its_way() -> None:
+def test_a_stricter_setting_moves_the_threshold_in_its_direction() -> None:
     rows, levels = gaussian_holdout(2_000), [0.1, 0.3, 0.5, 0.7, 0.9]
     recall, precision, budget, beta = (
         np.array([build(level).bind(rows).log_thresholds([0.1])[0] for level in levels])

@@ -1,4 +1,4 @@
-"""Policies from JSON and from words."""
+"""Policies from JSON and from text."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ DEAR_MISS = Costs(false_positive=1.0, false_negative=9.0)
         ("cost", CostPolicy(DEAR_MISS)),
     ],
 )
-def test_reads_each_word(text: str, policy: Policy) -> None:
+def test_reads_each_name(text: str, policy: Policy) -> None:
     assert policy_from_text(text, costs=DEAR_MISS) == policy
 
 
@@ -36,7 +36,7 @@ def test_every_choice_it_lists_can_be_read() -> None:
 @pytest.mark.parametrize(
     "text", ["", "f", "f1:2", "gmean:1", "cost:3", "recall", "recall:", "recall:much", "auc", ":", "fbeta:2:3"]
 )
-def test_refuses_other_words_and_lists_the_choices(text: str) -> None:
+def test_refuses_other_text_and_lists_the_choices(text: str) -> None:
     with pytest.raises(InvalidInputError, match=TEXT_CHOICES) as caught:
         policy_from_text(text)
     assert "\n" not in str(caught.value)

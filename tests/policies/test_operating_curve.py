@@ -86,7 +86,7 @@ def test_soft_labels_beat_hard_ones_with_thirty_positives() -> None:
     assert np.mean(gains) > 0.004
 
 
-def test_labels_have_the_last_word_where_the_ratio_denies_a_class() -> None:
+def test_labels_prevail_where_the_ratio_denies_a_class() -> None:
     curve = OperatingCurve.of(Holdout.of(binary_rows([-1e4, -2e4]), [1, 0]))
     assert curve.true_positive_rates.tolist() == [0.0, 1.0, 1.0]
     assert curve.false_positive_rates.tolist() == [0.0, 0.0, 1.0]

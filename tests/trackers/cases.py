@@ -1,4 +1,4 @@
-"""One way to build every tracker at any number of classes, and streams to run them on."""
+"""Build every tracker at any number of classes, and streams to run them on."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ TRACKERS: dict[str, type[CompiledTracker]] = {name: getattr(trackers, name) for 
 
 
 def confusion(n_classes: int) -> FloatArray:
-    """Return votes that are right with probability .7 and fall evenly on the others."""
+    """Return predictions that are right with probability .7 and spread their errors evenly."""
     matrix = np.full((n_classes, n_classes), 0.3 / (n_classes - 1))
     np.fill_diagonal(matrix, 0.7)
     return matrix

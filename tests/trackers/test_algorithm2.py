@@ -91,7 +91,7 @@ def test_inverting_the_frequency_helps_at_rare_priors() -> None:
     assert abs(inverted - 0.005) < 0.3 * abs(printed - 0.005)
 
 
-def test_inverting_the_frequency_harms_where_the_other_bias_pulled_the_other_way() -> None:
+def test_inverting_the_frequency_harms_where_the_two_biases_offset_each_other() -> None:
     # seed 1: 20,000 rows at .1, separation 3: both too low, about .075 as printed and .052 inverted
     true_rate, false_rate = (float(rate) for rate in GaussianPair(3.0).rates(0.0))
     confusion = [[1.0 - false_rate, 1.0 - true_rate], [false_rate, true_rate]]
@@ -102,10 +102,10 @@ def test_inverting_the_frequency_harms_where_the_other_bias_pulled_the_other_way
 
 
 def test_the_inverted_frequency_is_the_prior_it_came_from() -> None:
-    # votes in the shares h(P) = FPR + P (TPR - FPR) of a known P; mixing 0 leaves the frequency alone
+    # predictions with frequency h(P) = FPR + P (TPR - FPR) at a known P; mixing 0 leaves the frequency alone
     true_rate, false_rate, prior = 0.8, 0.3, 0.4
-    share = false_rate + prior * (true_rate - false_rate)  # one half
-    assert share == 0.5
+    frequency = false_rate + prior * (true_rate - false_rate)  # one half
+    assert frequency == 0.5
     rows = np.array([[0.0, 1.0], [0.0, -1.0]] * 200)
     options = {"mixing": 0.0, "rate": 1.0, "clamp": 1.0, "confidence": 0.5, "window": 100}
     inverted = Algorithm2(0.2, confusion=[[0.7, 0.2], [0.3, 0.8]], **options)
@@ -113,7 +113,7 @@ def test_the_inverted_frequency_is_the_prior_it_came_from() -> None:
     assert inverted.prior[1] == pytest.approx(prior, abs=1e-9)
     printed = Algorithm2(0.2, **options)
     printed.update_many(rows)
-    assert printed.prior[1] == pytest.approx(share, abs=0.01)
+    assert printed.prior[1] == pytest.approx(frequency, abs=0.01)
 
 
 def test_it_freezes_while_the_mix_is_unsure_and_within_the_clamp() -> None:

@@ -1,4 +1,4 @@
-"""The bank finds priors, knows how sure it is, and remembers regimes."""
+"""The bank finds priors, states their uncertainty, and remembers regimes."""
 
 import json
 

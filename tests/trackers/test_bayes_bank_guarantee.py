@@ -137,7 +137,7 @@ def test_the_evidence_is_within_the_bound_of_the_best_sequence_of_experts(
         allowed.append(experts.alive)
         n_filters = len(experts.priors) - int(bank.state()["settings"]["n_snapshots"])
         kept = np.ones(len(experts.priors), dtype=bool)
-        if last is not None:  # a snapshot that was replaced is a new expert: going on with it is a switch
+        if last is not None:  # a snapshot that was replaced is a new expert: resuming with it is a switch
             unchanged = (experts.priors[n_filters:] == last.priors[n_filters:]).all(axis=1)
             kept[n_filters:] = unchanged | (experts.visits > last.visits)  # one that was averaged is still itself
         same.append(kept)

@@ -41,10 +41,10 @@ def plain_bank(rows: FloatArray, start: FloatArray, n_snapshots: int) -> FloatAr
         ratios = np.exp(row - row.max())
         evidence = experts @ ratios
         rate_evidence = weights @ evidence
-        share = np.maximum(1.0 / (t + 2.0), FLOORS)[:, None]
+        switch_rate = np.maximum(1.0 / (t + 2.0), FLOORS)[:, None]
         past = uses / uses.sum(axis=1, keepdims=True)
-        weights = (1.0 - share) * weights * evidence / rate_evidence[:, None]
-        weights = weights + share * (past / 2.0 + 1.0 / (2.0 * len(experts)))
+        weights = (1.0 - switch_rate) * weights * evidence / rate_evidence[:, None]
+        weights = weights + switch_rate * (past / 2.0 + 1.0 / (2.0 * len(experts)))
         uses = uses + weights
         least = max(1.0 / (t + 2.0), 1e-6)
         rates = (1.0 - least) * rates * rate_evidence / (rates @ rate_evidence) + least / 3.0

@@ -1,4 +1,4 @@
-"""BBSE unmixes vote shares by the confusion matrix."""
+"""BBSE inverts the frequencies of predicted classes by the confusion matrix."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusi
 from tests.trackers.cases import start_prior, stream
 
 
-def votes_of(rows: FloatArray, prior: FloatArray, soft: bool) -> FloatArray:
+def predictions_of(rows: FloatArray, prior: FloatArray, soft: bool) -> FloatArray:
     at_prior = posterior(rows, prior)
     return at_prior if soft else np.eye(rows.shape[1])[at_prior.argmax(axis=1)]
 
@@ -27,7 +27,7 @@ def test_the_estimate_solves_the_confusion_equations_of_the_window(n_classes: in
     labels = np.array([rng.choice(n_classes, p=p) for p in joint])
     training = start_prior(n_classes)
     tracker = BBSE.from_holdout(holdout, labels, prior=training, soft=soft, window=30)
-    columns = [votes_of(holdout[labels == j], training, soft).mean(axis=0) for j in range(n_classes)]
+    columns = [predictions_of(holdout[labels == j], training, soft).mean(axis=0) for j in range(n_classes)]
     confusion = np.stack(columns, axis=1)
     np.testing.assert_allclose(
         confusion_of_predictions(holdout, labels, prior=training, soft=soft), confusion, atol=1e-12
@@ -35,18 +35,18 @@ def test_the_estimate_solves_the_confusion_equations_of_the_window(n_classes: in
     rows = stream(150, n_classes, seed=2)
     priors = np.vstack([tracker.update_many(rows), tracker.prior])
     for t in range(len(rows)):
-        share = votes_of(rows[max(0, t - 29) : t + 1], training, soft).mean(axis=0)
-        solved = np.maximum(np.linalg.solve(confusion, share), 1e-6)
+        frequency = predictions_of(rows[max(0, t - 29) : t + 1], training, soft).mean(axis=0)
+        solved = np.maximum(np.linalg.solve(confusion, frequency), 1e-6)
         np.testing.assert_allclose(priors[t + 1], solved / solved.sum(), atol=1e-9)
 
 
 @pytest.mark.parametrize("prior", [0.05, 0.2, 0.6])
-def test_the_inverted_share_of_votes_is_the_prior_itself(prior: float) -> None:
+def test_the_inverted_frequency_of_predictions_is_the_prior_itself(prior: float) -> None:
     # h(P) = FPR + P (TPR - FPR) is inverted exactly: unbiased, whatever the confusion
     true_rate, false_rate = (float(rate) for rate in GaussianPair(1.5).rates(0.0))
     inverse = inverse_of_confusion([[1.0 - false_rate, 1.0 - true_rate], [false_rate, true_rate]], n_classes=2)
-    share = false_rate + prior * (true_rate - false_rate)
-    np.testing.assert_allclose(inverse @ [1.0 - share, share], [1.0 - prior, prior], atol=1e-12)
+    frequency = false_rate + prior * (true_rate - false_rate)
+    np.testing.assert_allclose(inverse @ [1.0 - frequency, frequency], [1.0 - prior, prior], atol=1e-12)
     # seed 3: 50,000 rows in one window; the estimate's sd is sqrt(h(1-h)/n)/(TPR-FPR) < .005, tolerance 4 sd
     rows = GaussianClasses.pair(1.5).draw(np.full(50_000, prior), random_state=3).log_ratios
     tracker = BBSE(0.5, confusion=[[1.0 - false_rate, 1.0 - true_rate], [false_rate, true_rate]], window=50_000)
@@ -54,7 +54,7 @@ def test_the_inverted_share_of_votes_is_the_prior_itself(prior: float) -> None:
     assert tracker.prior[1] == pytest.approx(prior, abs=4.0 * 0.5 / np.sqrt(50_000) / (true_rate - false_rate))
 
 
-def test_rows_vote_at_the_training_prior_and_not_at_the_estimate() -> None:
+def test_rows_are_predicted_at_the_training_prior_and_not_at_the_estimate() -> None:
     confusion = np.eye(2)
     tracker = BBSE(0.01, confusion=confusion, training_prior=0.5, window=4)
     tracker.update_many([[0.0, 1.0]] * 4)
@@ -64,15 +64,15 @@ def test_rows_vote_at_the_training_prior_and_not_at_the_estimate() -> None:
     assert at_start.prior[1] == pytest.approx(0.0, abs=1e-5)
 
 
-def test_a_running_sum_of_soft_votes_does_not_collect_rounding() -> None:
+def test_a_running_sum_of_soft_predictions_does_not_accumulate_rounding() -> None:
     rows = stream(50_017, 3, seed=4)
     tracker = BBSE(start_prior(3), confusion=np.eye(3), soft=True, window=100)
     tracker.update_many(rows)
-    expected = votes_of(rows[-100:], start_prior(3), soft=True).mean(axis=0)
+    expected = predictions_of(rows[-100:], start_prior(3), soft=True).mean(axis=0)
     np.testing.assert_allclose(tracker.prior, np.maximum(expected, 1e-6), atol=1e-12)
 
 
-def test_without_a_prior_the_largest_ratio_gets_the_vote() -> None:
+def test_without_a_prior_the_class_with_the_largest_ratio_is_predicted() -> None:
     rows, labels = [[0.0, 0.5], [0.0, -0.5], [0.0, 2.0], [0.0, -2.0]], [0, 0, 1, 1]
     assert confusion_of_predictions(rows, labels).tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert confusion_of_predictions(rows, labels, prior=0.2).tolist() == [[1.0, 0.5], [0.0, 0.5]]

@@ -53,7 +53,7 @@ def test_many_at_once_equal_one_at_a_time_bit_for_bit(name: str, n_classes: int)
 
 
 @each_case
-def test_a_row_does_not_vote_on_its_own_prior(name: str, n_classes: int) -> None:
+def test_a_row_does_not_influence_its_own_prior(name: str, n_classes: int) -> None:
     rows = stream(150, n_classes, seed=2)
     other = rows.copy()
     other[-1, 1:] *= -1.0

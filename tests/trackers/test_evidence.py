@@ -1,4 +1,4 @@
-"""Binary evidence adds up, and gives the maximum-likelihood prior with an honest interval."""
+"""Binary evidence adds up, and gives the maximum-likelihood prior with an interval that covers."""
 
 import numpy as np
 import pytest
@@ -86,7 +86,7 @@ def test_a_ninety_percent_interval_covers_about_ninety_percent() -> None:
     assert 166 <= covered <= 193
 
 
-def test_rows_that_are_all_sure_give_their_share() -> None:
+def test_rows_that_are_all_sure_give_their_frequency() -> None:
     rows = [[0.0, 60.0]] * 30 + [[0.0, -60.0]] * 70
     assert BinaryEvidence.of(rows).estimate().prior[1] == pytest.approx(0.3, abs=1e-6)
 

@@ -119,18 +119,18 @@ class ReferenceExperts:
             start = start_precision(row.size)
             self.precisions = [start + fallen * (precision - start) for precision in self.precisions]
             self.least = propensity
-        share = self.least / propensity
+        importance = self.least / propensity
         logs = advice.log_posteriors(row)
         gains = logs[:, label] - (0.0 if replaced is None else logs[:, replaced])
-        posterior = np.asarray(softmax(np.log(self.weights) + share / (1 + since) * gains))
+        posterior = np.asarray(softmax(np.log(self.weights) + importance / (1 + since) * gains))
         dealt = 0.0 if replaced is not None else max(1 / (self.n_labels + 2), 1e-3) / (1 + since)
         self.weights = (1 - dealt) * posterior + dealt * self.start_weights
         hot = np.eye(row.size)
         for c, memory in enumerate((100.0, 1_000.0, np.inf)):
             if replaced is None:
-                self.counts[c] = self.counts[c] * (1 - share / memory) + share * hot[label]
+                self.counts[c] = self.counts[c] * (1 - importance / memory) + importance * hot[label]
             else:
-                self.counts[c] = np.maximum(self.counts[c] - share * hot[replaced], 0.0) + share * hot[label]
+                self.counts[c] = np.maximum(self.counts[c] - importance * hot[replaced], 0.0) + importance * hot[label]
         base = np.clip(row + advice.offsets[GUARDED], -30.0, 30.0)
         start = start_precision(row.size)
         for a, memory in enumerate((1_000.0, np.inf)):
@@ -139,11 +139,11 @@ class ReferenceExperts:
             design = np.column_stack([base, hot[:, 1:]])  # (K, K): the logits are design @ theta
             if replaced is None:
                 fisher = design.T @ (np.diag(mean) - np.outer(mean, mean)) @ design
-                precision = start + (1 - share / memory) * (precision - start) + share * fisher
+                precision = start + (1 - importance / memory) * (precision - start) + importance * fisher
                 gradient = design.T @ (hot[label] - mean)
             else:
                 gradient = design.T @ (hot[label] - hot[replaced])
-            theta = theta + np.linalg.solve(precision, share * gradient)
+            theta = theta + np.linalg.solve(precision, importance * gradient)
             self.maps[a] = np.array([np.clip(theta[0], 0.1, 3.0), *np.clip(theta[1:], -10.0, 10.0)])
             self.precisions[a] = precision
         if replaced is None:

@@ -1,4 +1,4 @@
-"""The interval of a tracker that labels reach: no wider for a label that agrees, and honest under label shift."""
+"""The interval of a tracker that labels reach: no wider for a label that agrees, valid under label shift."""
 
 import numpy as np
 import pytest
@@ -97,7 +97,7 @@ def test_a_longer_memory_that_a_shorter_one_contradicts_does_not_narrow() -> Non
 
 
 def test_the_interval_of_counts_covers_as_often_as_it_says() -> None:
-    # 2,000 binomial counts of 200 at .1, seed 0: three standard errors of a share of .9 are .02
+    # 2,000 binomial counts of 200 at .1, seed 0: three standard errors of a coverage of .9 are .02
     guarded = np.array([0.9, 0.1])
     drawn = np.random.default_rng(0).binomial(200, 0.1, size=2_000)
     ends = np.array([counted_interval(np.array([200.0 - n, n]), guarded, 0.9)[1] for n in drawn])

@@ -1,4 +1,4 @@
-"""The safe tracker's guarantee on adversarial labels, and that it goes on bit for bit and refuses what is wrong."""
+"""The safe tracker's guarantee on adversarial labels, exact resumption, and refusal of bad input."""
 
 import copy
 import itertools
@@ -336,7 +336,7 @@ def test_the_interval_of_an_almost_certain_class_is_finite() -> None:
     assert np.isfinite(tracker.interval()).all()
 
 
-def test_the_status_of_a_fast_lead_does_not_speak_of_views_it_has_not() -> None:
+def test_the_status_of_a_fast_lead_without_views_does_not_mention_views() -> None:
     assert "views agree" not in SafeTracker(0.3, lead="fast").status
 
 
@@ -362,12 +362,12 @@ def test_batches_single_rows_and_restored_trackers_agree_bit_for_bit(n_classes: 
     at_once, singly, restored = (SafeTracker(start_prior(n_classes), view_reference=known) for _ in range(3))
     given: dict[int, int] = {}
     for first, last in itertools.pairwise(cuts):
-        part, opinions = rows[first:last], views[first:last] if rng.random() < 0.8 else None
-        priors = at_once.update_many(part, views=opinions)
-        one_by_one = [singly.update(row, views=None if opinions is None else opinions[i]) for i, row in enumerate(part)]
+        part, shown = rows[first:last], views[first:last] if rng.random() < 0.8 else None
+        priors = at_once.update_many(part, views=shown)
+        one_by_one = [singly.update(row, views=None if shown is None else shown[i]) for i, row in enumerate(part)]
         np.testing.assert_array_equal(priors, one_by_one)
         restored = through_json(restored)
-        np.testing.assert_array_equal(priors, restored.update_many(part, views=opinions))
+        np.testing.assert_array_equal(priors, restored.update_many(part, views=shown))
         for _ in range(rng.integers(0, 6)):
             number = int(rng.integers(last))
             label, propensity = int(rng.integers(n_classes)), float(rng.choice([1.0, 0.3, 0.05]))

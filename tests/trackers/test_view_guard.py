@@ -50,13 +50,13 @@ class ReferenceGuard:
                 return np.array([np.cos(arc(self.start[k]) + nearest) ** 2, guarded[k]])
         return np.asarray(guarded / guarded.sum())
 
-    def absorb(self, opinions: FloatArray, fast: FloatArray) -> None:
+    def absorb(self, log_ratios: FloatArray, fast: FloatArray) -> None:
         """Take in one row's log ratios by the model and by its views, (W, K)."""
-        ratios = np.empty((len(opinions), len(self.monitored)))
+        ratios = np.empty((len(log_ratios), len(self.monitored)))
         for c, k in enumerate(self.monitored):
             rest = np.delete(fast, k) / np.delete(fast, k).sum()
-            others = np.log(np.exp(np.delete(opinions, k, axis=1)) @ rest)
-            ratios[:, c] = np.exp(np.clip(opinions[:, k] - others, -30.0, 30.0))
+            others = np.log(np.exp(np.delete(log_ratios, k, axis=1)) @ rest)
+            ratios[:, c] = np.exp(np.clip(log_ratios[:, k] - others, -30.0, 30.0))
         x = np.clip(arc(fast[self.monitored]) + self.shifts, 2e-3, np.pi / 2 - 2e-3)
         # d/dx log(1 + sin(x)^2 (ratio - 1))
         self.scores.append(2 * np.sin(x) * np.cos(x) * (ratios - 1) / (1 + np.sin(x) ** 2 * (ratios - 1)))
@@ -96,12 +96,12 @@ class ReferenceGuard:
 
 def some_view_reference(n_views: int, n_classes: int, seed: int) -> ViewReference:
     rng = np.random.default_rng(seed)
-    watched = 1 if n_classes == 2 else n_classes
+    monitored = 1 if n_classes == 2 else n_classes
     return ViewReference(
-        rng.normal(scale=0.003, size=(watched, n_views, len(GRID))),
-        rng.uniform(0.0, 0.02, size=(watched, len(GRID))),
-        rng.uniform(1e-5, 1e-4, size=(n_views, watched)),
-        rng.uniform(100.0, 900.0, size=(n_views + 1, watched)),
+        rng.normal(scale=0.003, size=(monitored, n_views, len(GRID))),
+        rng.uniform(0.0, 0.02, size=(monitored, len(GRID))),
+        rng.uniform(1e-5, 1e-4, size=(n_views, monitored)),
+        rng.uniform(100.0, 900.0, size=(n_views + 1, monitored)),
     )
 
 
@@ -115,20 +115,20 @@ def most_likely_arc(log_ratios: FloatArray, weights: FloatArray) -> float:
     return float(minimize_scalar(loss, bounds=(1e-6, np.pi / 2 - 1e-6), method="bounded", options={"xatol": 1e-7}).x)
 
 
-def gaussian_witnesses(
+def gaussian_view_reference(
     classes: GaussianClasses, subsets: Sequence[Sequence[int]], *, prior: float, n_rows: int = 4_000
 ) -> ViewReference:
     """Return what rows with exact ratios say of the whole and of feature subsets."""
     drawn = classes.draw(np.arange(n_rows) % 2.0, random_state=99)
-    opinions = [drawn.log_ratios, *(classes.log_ratios(drawn.features, subset=subset) for subset in subsets)]
-    sensitivity, information = np.empty((1, len(GRID))), np.empty((len(opinions), 1))
+    log_ratios = [drawn.log_ratios, *(classes.log_ratios(drawn.features, subset=subset) for subset in subsets)]
+    sensitivity, information = np.empty((1, len(GRID))), np.empty((len(log_ratios), 1))
     for g, level in enumerate(GRID):
         weights = np.where(drawn.labels == 1, level, 1.0 - level) / (n_rows / 2)
-        low, high = (most_likely_arc(opinions[0][:, 1] + drift, weights) for drift in (-0.1, 0.1))
+        low, high = (most_likely_arc(log_ratios[0][:, 1] + drift, weights) for drift in (-0.1, 0.1))
         sensitivity[0, g] = (high - low) / 2.0
     weights = np.where(drawn.labels == 1, prior, 1.0 - prior) / (n_rows / 2)
-    for w, opinion in enumerate(opinions):
-        ratios = np.exp(opinion[:, 1])
+    for w, one_view in enumerate(log_ratios):
+        ratios = np.exp(one_view[:, 1])
         scores = np.sin(2 * arc(prior)) * (ratios - 1) / (1 + prior * (ratios - 1))
         information[w] = 1_500 * float(weights @ scores**2)
     return ViewReference(
@@ -143,7 +143,7 @@ def slow_bank(prior: float) -> BayesBank:
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize(("may_admit", "largest"), [(False, 4.0), (True, 4.0), (True, 25.0)])
 def test_the_kernel_equals_the_reference(n_classes: int, may_admit: bool, largest: float) -> None:
-    # seeds 1 to 3: eleven quiet blocks, two in which a view parts, and an unfinished one
+    # seeds 1 to 3: eleven quiet blocks, two with a view that parts, and an unfinished one
     n_rows, n_views = 6_700, 2
     rng = np.random.default_rng(1)
     start = start_prior(n_classes)
@@ -221,7 +221,7 @@ def test_a_row_tells_at_most_four_of_x() -> None:
 def test_exact_views_of_a_prior_that_stays_raise_no_alarm(prior: float) -> None:
     # seeds 0 ... 3: 240 blocks of a strong model, nothing drifts; one alarm in fifty is allowed (at .001 sixty came)
     classes = GaussianClasses.spread(5.0, n_features=8)
-    known = gaussian_witnesses(classes, HALVES, prior=prior)
+    known = gaussian_view_reference(classes, HALVES, prior=prior)
     alarms = 0
     for seed in range(4):
         drawn = classes.draw(np.full(30_000, prior), random_state=seed)
@@ -260,10 +260,10 @@ def test_an_alarm_is_a_disagreement_beyond_four_deviations_and_takes_fast_memori
     squares = np.array([parted_by(float(noise)).disagreement ** 2 for noise in noises])
     variance = (squares[1] * noises[1] - squares[0] * noises[0]) / (squares[0] - squares[1])
     apart = squares[0] * (variance + noises[0])
-    for disagreement, watched in ((3.999, [0, 13]), (4.001, [0, 0])):
+    for disagreement, monitored in ((3.999, [0, 13]), (4.001, [0, 0])):
         tracker = parted_by(float(apart / disagreement**2 - variance))
         np.testing.assert_allclose(tracker.disagreement, disagreement, rtol=1e-6)
-        assert tracker.state()["memory"]["guard.seen"] == watched
+        assert tracker.state()["memory"]["guard.seen"] == monitored
         assert tracker.admitted == (disagreement < ALARM)
 
 
@@ -326,7 +326,7 @@ def test_a_guarded_prior_is_never_0(n_classes: int, start: float) -> None:
 def test_exact_views_under_label_shift_admit_fast_memories_after_ten_quiet_blocks() -> None:
     # seed 10: 5,000 rows whose prior goes from .1 to .3 and back; the views see one half of the features each
     classes = GaussianClasses.spread(2.5, n_features=8)
-    tracker = SafeTracker(0.1, view_reference=gaussian_witnesses(classes, HALVES, prior=0.1))
+    tracker = SafeTracker(0.1, view_reference=gaussian_view_reference(classes, HALVES, prior=0.1))
     path = 0.1 + 0.2 * np.sin(np.linspace(0.0, np.pi, 5_000)) ** 2
     drawn = classes.draw(path, random_state=10)
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
@@ -338,10 +338,10 @@ def test_exact_views_under_label_shift_admit_fast_memories_after_ten_quiet_block
     assert tracker.disagreement < ALARM
     assert tracker.status == "fast memories, admitted because the views agree"
     jump = classes.draw(np.full(1_500, 0.6), random_state=11)
-    opinions = np.stack([classes.log_ratios(jump.features, subset=half) for half in HALVES], axis=1)
+    log_ratios = np.stack([classes.log_ratios(jump.features, subset=half) for half in HALVES], axis=1)
     bank = slow_bank(0.1)
     bank.update_many(np.concatenate([drawn.log_ratios, jump.log_ratios]))
-    tracker.update_many(jump.log_ratios, views=opinions)
+    tracker.update_many(jump.log_ratios, views=log_ratios)
     assert abs(tracker.prior[1] - 0.6) < 0.05  # fast
     assert bank.prior[1] < 0.4  # slow
 
@@ -349,7 +349,7 @@ def test_exact_views_under_label_shift_admit_fast_memories_after_ten_quiet_block
 def test_a_drift_of_half_of_the_features_holds_the_prior_while_the_slow_bank_runs_off() -> None:
     # seed 12: the prior stays at .1, half of the features move towards the other class by .6
     classes = GaussianClasses.spread(2.5, n_features=8)
-    tracker = SafeTracker(0.1, view_reference=gaussian_witnesses(classes, HALVES, prior=0.1))
+    tracker = SafeTracker(0.1, view_reference=gaussian_view_reference(classes, HALVES, prior=0.1))
     bank = slow_bank(0.1)
     drawn = classes.draw(np.full(20_000, 0.1), random_state=12)
     features = drawn.features + np.array([0.6] * 4 + [0.0] * 4)
@@ -367,7 +367,7 @@ def test_a_drift_of_half_of_the_features_holds_the_prior_while_the_slow_bank_run
 
 def test_rows_without_views_do_not_count() -> None:
     classes = GaussianClasses.spread(2.5, n_features=8)
-    known = gaussian_witnesses(classes, HALVES, prior=0.1)
+    known = gaussian_view_reference(classes, HALVES, prior=0.1)
     drawn = classes.draw(np.full(3_000, 0.2), random_state=13)
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
     tracker = SafeTracker(0.1, view_reference=known)
@@ -409,7 +409,7 @@ def test_a_weak_classifier_is_not_followed_where_its_ratio_drifted() -> None:
     classes = GaussianClasses.pair(0.5)
     drawn = classes.draw(np.full(30_000, 0.1), random_state=16)
     rows = drawn.log_ratios + np.array([0.0, 0.1])
-    tracker, bank = SafeTracker(0.1, view_reference=gaussian_witnesses(classes, (), prior=0.1)), slow_bank(0.1)
+    tracker, bank = SafeTracker(0.1, view_reference=gaussian_view_reference(classes, (), prior=0.1)), slow_bank(0.1)
     tracker.update_many(rows)
     bank.update_many(rows)
     assert bank.prior[1] > 0.2
@@ -419,7 +419,7 @@ def test_a_weak_classifier_is_not_followed_where_its_ratio_drifted() -> None:
 def test_a_strong_classifier_follows_a_true_change() -> None:
     classes = GaussianClasses.pair(3.0)
     drawn = classes.draw(np.full(20_000, 0.4), random_state=17)
-    tracker = SafeTracker(0.1, view_reference=gaussian_witnesses(classes, (), prior=0.1))
+    tracker = SafeTracker(0.1, view_reference=gaussian_view_reference(classes, (), prior=0.1))
     tracker.update_many(drawn.log_ratios)
     bank = slow_bank(0.1)
     bank.update_many(drawn.log_ratios)
@@ -429,7 +429,7 @@ def test_a_strong_classifier_follows_a_true_change() -> None:
 
 def test_a_weak_classifier_never_admits_fast_memories() -> None:
     classes = GaussianClasses.spread(0.5, n_features=8)
-    known = gaussian_witnesses(classes, HALVES, prior=0.1)
+    known = gaussian_view_reference(classes, HALVES, prior=0.1)
     drawn = classes.draw(np.full(6_000, 0.1), random_state=18)
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
     tracker = SafeTracker(0.1, view_reference=known)

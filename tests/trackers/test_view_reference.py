@@ -43,12 +43,12 @@ def fitted(n_classes: int, separation: float = 2.5, seed: int = 1) -> RatioModel
 def test_a_fitted_model_gives_tables_of_the_right_shapes(n_classes: int) -> None:
     model = fitted(n_classes)
     known = ViewReference.of_model(model)
-    n_views, watched = len(model.view_members), 1 if n_classes == 2 else n_classes
+    n_views, monitored = len(model.view_members), 1 if n_classes == 2 else n_classes
     assert known.n_views == n_views == 4
-    assert known.expected.shape == (watched, n_views, len(GRID))
-    assert known.sensitivity.shape == (watched, len(GRID))
-    assert known.noise.shape == (n_views, watched)
-    assert known.least_information.shape == (n_views + 1, watched)
+    assert known.expected.shape == (monitored, n_views, len(GRID))
+    assert known.sensitivity.shape == (monitored, len(GRID))
+    assert known.noise.shape == (n_views, monitored)
+    assert known.least_information.shape == (n_views + 1, monitored)
     assert known.grid.tolist() == list(GRID)
     for field in FIELDS:
         assert np.isfinite(getattr(known, field)).all()
@@ -71,14 +71,14 @@ def influence_of(log_ratios: FloatArray, x: float, weights: FloatArray) -> Float
 def test_the_tables_are_what_a_search_over_the_held_out_rows_finds(n_classes: int) -> None:
     model = fitted(n_classes)
     known, rows = ViewReference.of_model(model), model.holdout_
-    opinions = [rows.log_ratios, *(view.holdout for view in model.view_members)]
+    all_ratios = [rows.log_ratios, *(view.holdout for view in model.view_members)]
     for c, k in enumerate([1] if n_classes == 2 else range(n_classes)):
         others = [j for j in range(n_classes) if j != k]
-        share = model.prior_[others] / model.prior_[others].sum()
-        ratios = [o[:, k] - np.log(np.exp(o[:, others]) @ share) for o in opinions]
+        weights_of_others = model.prior_[others] / model.prior_[others].sum()
+        ratios = [o[:, k] - np.log(np.exp(o[:, others]) @ weights_of_others) for o in all_ratios]
         for g, level in ((0, 0.001), (4, 0.1), (7, 0.5), (11, 0.99)):
             prior = np.empty(n_classes)
-            prior[k], prior[others] = level, (1.0 - level) * share
+            prior[k], prior[others] = level, (1.0 - level) * weights_of_others
             weights = (prior / np.bincount(rows.labels, weights=rows.weights))[rows.labels] * rows.weights
             np.testing.assert_allclose(weights.sum(), 1.0)
             # where the most likely prior is 0, x is the square root of the search's tolerance
@@ -231,7 +231,7 @@ def test_with_another_model_what_is_known_of_the_prior_is_kept_and_what_was_said
         if field.startswith(kept):
             assert values == before["memory"][field]
         elif field.startswith("guard.") or field in ("labels.maps", "labels.precisions"):
-            assert values == fresh["memory"][field]  # they speak of the scores of the old model
+            assert values == fresh["memory"][field]  # they describe the scores of the old model
     unlabeled = np.zeros((1, n_classes))
     np.testing.assert_array_equal(other.prior, other.priors_for(unlabeled)[0])
     np.testing.assert_array_equal(other.prior, other.update(unlabeled[0]))
@@ -270,7 +270,7 @@ def test_the_same_model_once_more_changes_nothing(lead: str) -> None:
         assert tracker.state() == before  # a copy: what the other one learns is its own
 
 
-def test_witnesses_are_only_changed_for_those_of_as_many_classes_and_once_started() -> None:
+def test_views_are_only_replaced_by_those_of_as_many_classes_and_once_started() -> None:
     tracker = told(fitted(2), "slow")
     with pytest.raises(InvalidInputError):
         tracker.with_views_of(fitted(3))
@@ -278,7 +278,7 @@ def test_witnesses_are_only_changed_for_those_of_as_many_classes_and_once_starte
         SafeTracker.for_model(fitted(2)).with_views_of(fitted(2))
 
 
-def test_a_model_without_views_gives_witnesses_of_its_ratio_alone() -> None:
+def test_a_model_without_views_gives_a_reference_of_its_ratio_alone() -> None:
     model = fitted(2)
     alone = SimpleNamespace(
         holdout_=model.holdout_, prior_=model.prior_, calibrator=model.calibrator, view_members=(), n_classes=2
@@ -290,7 +290,7 @@ def test_a_model_without_views_gives_witnesses_of_its_ratio_alone() -> None:
     assert tracker.status == "the slow bank: there are neither views nor labels to check a faster one"
 
 
-def test_witnesses_of_another_number_of_classes_are_refused() -> None:
+def test_a_view_reference_of_another_number_of_classes_is_refused() -> None:
     known = ViewReference.of_model(fitted(2))
     for view_reference in (known, known.to_json()):
         tracker = SafeTracker(0.3, view_reference=view_reference)
