@@ -12,6 +12,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.gaussian_pair import GaussianPair
 from experiments.markdown import markdown_table
 from experiments.online_methods import FROM_HOLDOUT, ORACLE, PRINTED, priors_used
 from experiments.paper_claims import ADAPTATION_LAG
@@ -21,7 +22,6 @@ from experiments.scenarios import SCENARIOS
 from experiments.spread import standard_deviation
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import binary_log_thresholds
-from obil.bayes.regret import GaussianPair
 from obil.datasets import prior_paths
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 

@@ -21,10 +21,10 @@ from experiments.baselines.ours import ALGORITHM_2, BANK, SAFE, Follow
 from experiments.baselines.trained import TRAINED
 from experiments.efficiency_page import TRACKERS, VANILLA
 from experiments.one_thread import one_thread
+from experiments.paper_formulas import log_ratios_from_posterior
 from experiments.protocol import present_sets, split_set
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
-from obil.bayes.posterior import log_ratios_from_posterior
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.trackers import BBSE, PriorTracker

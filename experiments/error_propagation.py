@@ -16,11 +16,10 @@ from matplotlib.patches import Patch
 
 from experiments.markdown import markdown_table
 from experiments.paper_claims import RATIO_ERROR
+from experiments.paper_formulas import log_ratios_from_posterior, printed_ratio_error_bound, ratio_error_bound
 from experiments.plots import COLOURS, panels
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
-from obil.bayes.error_bounds import printed_ratio_error_bound, ratio_error_bound
-from obil.bayes.posterior import log_ratios_from_posterior
 
 LIMIT = next(iter(RATIO_ERROR.items()))  # the error before deployment, and what it is said to keep the ratio to
 CURVES = ("true", "printed", "simulated")

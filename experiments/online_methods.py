@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from experiments.contenders import CONTENDERS
+from experiments.paper_formulas import rate_for_horizon
 from obil.arrays import FloatArray
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.trackers import Algorithm2, BayesBank, FixedPrior, SafeTracker
-from obil.trackers.algorithm2 import rate_for_horizon
 from obil.trackers.tracker import CompiledTracker
 
 HOLDOUT_SEED = 1_000_003  # far from the seeds of the streams

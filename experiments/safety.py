@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from experiments.gaussian_pair import GaussianPair
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS, SIX
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import Costs
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.monitor import LabelShiftMonitor

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from experiments.paper_formulas import log_ratios_from_posterior
 from obil.arrays import FloatArray, IntArray, as_floats, as_labels, require_in, require_same_length
-from obil.bayes.posterior import log_ratios_from_posterior
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.resampling.associated import METHODS, associated_problem, class_ratio

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from experiments.contenders import CONTENDERS
+from experiments.gaussian_pair import GaussianPair
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS, SIX
 from obil.arrays import FloatArray
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.trackers import BayesBank
 

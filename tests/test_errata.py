@@ -8,14 +8,19 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
+from experiments.gaussian_pair import GaussianPair
+from experiments.paper_formulas import (
+    log_ratios_from_posterior,
+    rate_for_drift,
+    rate_for_drift_and_noise,
+    rate_for_horizon,
+)
 from obil.bayes.costs import log_threshold
-from obil.bayes.posterior import log_ratios_from_posterior, posterior
-from obil.bayes.regret import GaussianPair
+from obil.bayes.posterior import posterior
 from obil.calibration.linear import fit_linear
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.resampling.associated import associated_problem
 from obil.trackers import Algorithm2, BayesBank, GridFilter
-from obil.trackers.algorithm2 import rate_for_drift, rate_for_drift_and_noise, rate_for_horizon
 
 DRIFTS = np.logspace(-14, -8, 9)  # small, so that the leading power shows
 

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.gaussian_pair import GaussianPair
+from experiments.paper_formulas import rate_for_drift
 from experiments.safety import exact_model
 from obil.arrays import FloatArray
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import bounded_walk
 from obil.trackers import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker, WindowEM
-from obil.trackers.algorithm2 import rate_for_drift
 from obil.trackers.view_reference import ViewReference
 
 

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 
 from experiments.fitted_ratio import FittedRatio, balanced, fitted_ratio
+from experiments.gaussian_pair import GaussianPair
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -19,7 +20,6 @@ from experiments.theory_rows.row import (
     named,
 )
 from obil.bayes.costs import Costs, log_threshold
-from obil.bayes.regret import GaussianPair
 
 PRIOR = 0.3
 TRAINED_WEIGHT = 5.0  # on negatives, in cost-weighted training
@@ -106,7 +106,7 @@ ROWS = (
         ),
         verdict=_oracle_verdict,
         shown_by=(
-            "bayes/test_regret.py::test_the_threshold_minimises_the_loss_that_weighs_the_false_alarm_and_not_the_printed_one",
+            "experiments/test_gaussian_pair.py::test_the_threshold_minimises_the_loss_that_weighs_the_false_alarm_and_not_the_printed_one",
         ),
     ),
     Row(

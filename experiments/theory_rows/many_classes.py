@@ -3,6 +3,7 @@
 import numpy as np
 
 from experiments.growth import exponent
+from experiments.paper_formulas import log_ratios_from_posterior, rate_for_horizon
 from experiments.theory_rows.row import (
     CORRECTED,
     FAILS,
@@ -15,10 +16,9 @@ from experiments.theory_rows.row import (
     named,
 )
 from obil.arrays import FloatArray
-from obil.bayes.posterior import log_ratios_from_posterior, posterior, posteriors_at
+from obil.bayes.posterior import posterior, posteriors_at
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.trackers import Algorithm2, BayesBank
-from obil.trackers.algorithm2 import rate_for_horizon
 
 SEPARATION = 2.5  # between any two of the classes
 

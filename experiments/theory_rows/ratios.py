@@ -9,6 +9,12 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments.error_propagation import printed_bound_figures
 from experiments.paper_claims import RATIO_ERROR
+from experiments.paper_formulas import (
+    log_ratios_from_posterior,
+    printed_ratio_error_bound,
+    ratio_error_bound,
+    relative_ratio_error,
+)
 from experiments.theory_rows.row import (
     FAILS,
     HOLDS,
@@ -24,8 +30,7 @@ from experiments.theory_rows.row import (
 )
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import log_threshold
-from obil.bayes.error_bounds import printed_ratio_error_bound, ratio_error_bound, relative_ratio_error
-from obil.bayes.posterior import log_ratios_from_posterior, posterior
+from obil.bayes.posterior import posterior
 from obil.calibration.diagnose import calibration_figures
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.resampling.associated import AssociatedProblem, associated_problem
@@ -212,7 +217,7 @@ ROWS = (
             f"{f['corrected.violated']:.0%}"
         ),
         verdict=_propagation_verdict,
-        shown_by=("bayes/test_error_bounds.py::test_the_printed_bound_is_violated_exactly_above_one_third",),
+        shown_by=("experiments/test_paper_formulas.py::test_the_printed_bound_is_violated_exactly_above_one_third",),
     ),
     Row(
         name="sensitivity",
@@ -241,7 +246,7 @@ ROWS = (
         ),
         verdict=_calibration_verdict,
         shown_by=(
-            "bayes/test_error_bounds.py::test_a_calibration_error_below_five_hundredths_does_not_keep_the_ratio_within_fifteen_percent",
+            "experiments/test_paper_formulas.py::test_a_calibration_error_below_five_hundredths_does_not_keep_the_ratio_within_fifteen_percent",
             "calibration/test_diagnose.py::test_calibration_error_at_a_rare_prior_is_vacuous_and_at_one_half_it_is_not",
         ),
     ),

@@ -4,7 +4,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from experiments.fitted_ratio import balanced, fitted_ratio
+from experiments.gaussian_pair import GaussianPair
 from experiments.growth import exponent
+from experiments.paper_formulas import rate_for_horizon
 from experiments.theory_rows.row import (
     FAILS,
     HOLDS,
@@ -20,11 +22,9 @@ from experiments.theory_rows.row import (
 from experiments.theory_rows.tracking import up_and_down
 from obil.arrays import FloatArray
 from obil.bayes.costs import binary_log_thresholds
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import sine
 from obil.trackers import Algorithm2, BayesBank, FixedPrior, OnlineEM
-from obil.trackers.algorithm2 import rate_for_horizon
 
 MARGINS = np.logspace(-4.0, 0.0, 41)  # Delta of the margin condition
 

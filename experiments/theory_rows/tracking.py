@@ -3,7 +3,9 @@
 import numpy as np
 from scipy.signal import lfilter
 
+from experiments.gaussian_pair import GaussianPair
 from experiments.growth import exponent
+from experiments.paper_formulas import rate_for_drift
 from experiments.theory_rows.row import (
     FAILS,
     HOLDS,
@@ -17,11 +19,9 @@ from experiments.theory_rows.row import (
     short,
 )
 from obil.arrays import FloatArray
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import bounded_walk
 from obil.trackers import Algorithm2, BayesBank, OnlineEM
-from obil.trackers.algorithm2 import rate_for_drift
 
 ETA, CLAMP = 0.05, 0.02
 RATES = np.logspace(-4.0, -0.7, 23)

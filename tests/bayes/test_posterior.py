@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from obil.bayes.posterior import log_posterior, log_ratios_from_posterior, posterior, posteriors_at
+from experiments.paper_formulas import log_ratios_from_posterior
+from obil.bayes.posterior import log_posterior, posterior, posteriors_at
 from obil.errors import InvalidInputError
 
 

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 from experiments import choosing
 from experiments.choices import backbone, costs, gradients
 from experiments.choices.measures import draw_fresh
+from experiments.gaussian_pair import GaussianPair
 from obil.bayes.costs import Costs, log_threshold
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.networks.losses import named_loss

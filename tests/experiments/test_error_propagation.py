@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import error_propagation
 from experiments.paper_claims import RATIO_ERROR
+from experiments.paper_formulas import ratio_error_bound
 from experiments.plots import style
-from obil.bayes.error_bounds import ratio_error_bound
 
 
 def settings() -> dict[str, Any]:

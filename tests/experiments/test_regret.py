@@ -9,10 +9,10 @@ import pytest
 
 from experiments import regret
 from experiments.fitted_ratio import balanced, fitted_ratio
+from experiments.gaussian_pair import GaussianPair
 from experiments.growth import growth_measures
 from experiments.online_methods import PRINTED, THEOREM
 from experiments.scenarios import SCENARIOS
-from obil.bayes.regret import GaussianPair
 
 TOML = Path(regret.__file__).with_suffix(".toml")
 

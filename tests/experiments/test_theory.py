@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import theory
+from experiments.gaussian_pair import GaussianPair
 from experiments.growth import exponent
 from experiments.paper_claims import THEORY_LABELS
 from experiments.plots import style
 from experiments.runner import load
 from experiments.theory_rows import lower_bound, many_classes, regret_rows, tracking
 from experiments.theory_rows.row import CORRECTED, FAILS, HOLDS, NOT_AS_STATED, VERDICTS
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 
 TESTS = Path(__file__).parent.parent

@@ -95,8 +95,8 @@ def test_safety_measures_its_parts_in_a_short_run() -> None:
 
 
 def test_the_truth_of_now_is_that_of_the_two_normal_classes() -> None:
+    from experiments.gaussian_pair import GaussianPair
     from obil.bayes.costs import Costs
-    from obil.bayes.regret import GaussianPair
 
     truth = safety._truth_now(GaussianPair(2.0), 0.0, 0.5, Costs(false_positive=1.0, false_negative=1.0))
     assert truth["recall"] == pytest.approx(0.8413, abs=1e-4)

@@ -9,8 +9,8 @@ three seeds are among the 30.
 import numpy as np
 import pytest
 
+from experiments.gaussian_pair import GaussianPair
 from obil.arrays import FloatArray
-from obil.bayes.regret import GaussianPair
 from obil.policies import AlertBudget, FBetaPolicy, GMeanPolicy, PrecisionFloor, RecallFloor
 from tests.policies.cases import SEPARATION, gaussian_holdout
 

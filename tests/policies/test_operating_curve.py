@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from obil.bayes.regret import GaussianPair
+from experiments.gaussian_pair import GaussianPair
 from obil.errors import InvalidInputError
 from obil.policies import FBetaPolicy
 from obil.policies.operating_curve import MOST_THRESHOLDS, OperatingCurve

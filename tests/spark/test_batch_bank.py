@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obil.bayes.regret import GaussianPair
+from experiments.gaussian_pair import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import jump_and_decay
 from obil.errors import InvalidInputError, InvalidStateError

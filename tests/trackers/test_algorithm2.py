@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obil.bayes.regret import GaussianPair
+from experiments.gaussian_pair import GaussianPair
+from experiments.paper_formulas import rate_for_drift, rate_for_drift_and_noise, rate_for_horizon
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import constant
 from obil.errors import InvalidInputError
 from obil.trackers import Algorithm2, BayesBank
-from obil.trackers.algorithm2 import rate_for_drift, rate_for_drift_and_noise, rate_for_horizon
 from tests.trackers.cases import assert_in_simplex
 
 

@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.special import logit
 from scipy.stats import beta
 
+from experiments.gaussian_pair import GaussianPair
 from obil.arrays import FloatArray
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import constant, square
 from obil.errors import InvalidInputError

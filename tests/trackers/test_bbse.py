@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from experiments.gaussian_pair import GaussianPair
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posterior
-from obil.bayes.regret import GaussianPair
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.trackers import BBSE

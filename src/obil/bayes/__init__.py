@@ -1,1 +1,1 @@
-"""Pure formulas: ratio and posterior, costs and decisions, error bounds, regret."""
+"""Pure formulas: posterior, one class against the rest, costs and decisions."""

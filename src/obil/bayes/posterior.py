@@ -1,15 +1,11 @@
-"""Turn log ratios into posteriors at any prior, and posteriors back into log ratios."""
+"""Turn log ratios into posteriors at any prior."""
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax, softmax
 
-from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, as_prior, as_scaled
+from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, as_scaled
 from obil.compiled import compiled
-from obil.errors import InvalidInputError
-
-# A posterior of exactly 0 has no finite log ratio; this is the smallest one kept, about e^-69.
-SMALLEST_POSTERIOR = 1e-30
 
 
 def posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
@@ -53,22 +49,3 @@ def log_posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
     """
     rows = as_log_ratios(log_ratios)
     return np.asarray(log_softmax(as_scaled(rows) + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
-
-
-def log_ratios_from_posterior(posteriors: npt.ArrayLike, prior: PriorLike) -> FloatArray:
-    """Divide the training prior out of a posterior: log p(x|k) - log p(x|0), (n, K).
-
-    `prior` is the class prior it was trained at, weights and resampling included: a member trained
-    with cost weight w on the negatives has prior odds w times those of its rows.
-
-    >>> log_ratios_from_posterior([[0.8, 0.2]], 0.2)
-    array([[0., 0.]])
-    """
-    values = as_floats(posteriors, "posteriors")
-    if values.ndim != 2 or values.shape[1] < 2:
-        raise InvalidInputError(f"posteriors must have shape (n, K) with K >= 2, got {values.shape}")
-    if not np.isfinite(values).all() or (values < 0.0).any() or (abs(values.sum(axis=1) - 1.0) > 1e-3).any():
-        raise InvalidInputError("posteriors must be probabilities: each row finite, non-negative and summing to 1")
-    scores = np.log(np.maximum(values, SMALLEST_POSTERIOR)) - np.log(as_prior(prior, n_classes=values.shape[1]))
-    relative: FloatArray = scores - scores[:, :1]
-    return relative

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.bayes.error_bounds import ratio_error_bound
 from obil.errors import InvalidInputError
 
 Binning: TypeAlias = Literal["width", "mass"]
@@ -39,7 +38,7 @@ class ReliabilityBin:
         true = self.observed_rate
         if not self.gap < min(true, 1.0 - true):
             return float("inf")
-        return float(ratio_error_bound(true, self.gap))
+        return self.gap / (true * (1.0 - true - self.gap))
 
     def to_json(self) -> dict[str, object]:
         """Return the bin as plain numbers."""

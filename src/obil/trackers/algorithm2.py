@@ -1,6 +1,5 @@
 """Track the prior with the paper's Algorithm 2, exactly as printed, for comparison."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, require_in
 from obil.compiled import compiled
-from obil.errors import InvalidInputError, InvalidStateError
+from obil.errors import InvalidStateError
 from obil.trackers.confusion import inverse_of_confusion
 from obil.trackers.tracker import CompiledTracker, as_count
 
@@ -102,37 +101,6 @@ class Algorithm2(CompiledTracker):
             raise InvalidStateError("the window of Algorithm 2 must hold class numbers")
         if not np.array_equal(memory.counts, np.bincount(memory.winners[:filled], minlength=memory.prior.size)):
             raise InvalidStateError("the counts of Algorithm 2 must be those of its window")
-
-
-def rate_for_horizon(n_rows: int) -> float:
-    """Return the rate of the paper's regret theorem for a known horizon T: sqrt(log T / T).
-
-    >>> round(rate_for_horizon(10_000), 4)
-    0.0303
-    """
-    if n_rows < 2:
-        raise InvalidInputError(f"n_rows must be at least 2, got {n_rows!r}")
-    return math.sqrt(math.log(n_rows) / n_rows)
-
-
-def rate_for_drift(drift: float) -> float:
-    """Return the rate of the paper's tracking theorem for a prior that moves at most `drift` per row: sqrt(delta).
-
-    >>> rate_for_drift(0.0025)
-    0.05
-    """
-    return math.sqrt(require_in("drift", drift, 0.0, 1.0))
-
-
-def rate_for_drift_and_noise(drift: float, noise: float) -> float:
-    """Return the rate of the paper's appendix B, which balances lag and noise: (2 delta / sigma)^(2/3).
-
-    >>> round(rate_for_drift_and_noise(0.004, 1.0), 6)
-    0.04
-    """
-    if not noise > 0.0:
-        raise InvalidInputError(f"noise must be positive, got {noise!r}")
-    return float(min(1.0, np.cbrt(2.0 * require_in("drift", drift, 0.0, 1.0) / noise) ** 2))
 
 
 @compiled

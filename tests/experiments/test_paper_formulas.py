@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obil.bayes.error_bounds import printed_ratio_error_bound, ratio_error_bound, relative_ratio_error
+from experiments.paper_formulas import printed_ratio_error_bound, ratio_error_bound, relative_ratio_error
 from obil.errors import InvalidInputError
 
 
