@@ -6,7 +6,7 @@ from typing import Any
 from experiments.peers import FLHFTL, FTFWH, FTH, RLLS, ROGD
 from obil.datasets.gaussian_stream import Stream
 from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, WindowEM
-from obil.trackers.confusion import confusion_of_predictions
+from obil.trackers.bbse import confusion_of_predictions
 from obil.trackers.tracker import CompiledTracker
 
 Contender = Callable[[float, Stream], CompiledTracker]

@@ -28,7 +28,7 @@ from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.trackers import BBSE, PriorTracker
-from obil.trackers.confusion import confusion_of_predictions
+from obil.trackers.bbse import confusion_of_predictions
 
 table = efficiency_page.table
 MILLISECONDS = 1_000.0

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
 from obil.errors import InvalidStateError
-from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusion
+from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
 from obil.trackers.tracker import CompiledTracker
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.peers.windowed import WindowedPeer
-from obil.arrays import FloatArray, PriorLike
-from obil.trackers.tracker import as_count
+from obil.arrays import FloatArray, PriorLike, as_integer
 
 
 class FTFWH(WindowedPeer):
@@ -31,7 +30,9 @@ class FTFWH(WindowedPeer):
         training_prior: PriorLike | None = None,
         window: int = 1_000,
     ) -> None:
-        super().__init__(prior, confusion=confusion, training_prior=training_prior, window=as_count("window", window))
+        super().__init__(
+            prior, confusion=confusion, training_prior=training_prior, window=as_integer("window", window, 1)
+        )
 
     def _map_of_frequencies(self, start: FloatArray) -> tuple[FloatArray, FloatArray]:
         return np.zeros(start.size), self._inverse

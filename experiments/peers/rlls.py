@@ -4,8 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.peers.windowed import WindowedPeer
-from obil.arrays import FloatArray, PriorLike, require_in
-from obil.trackers.tracker import as_count
+from obil.arrays import FloatArray, PriorLike, as_integer, require_in
 
 
 class RLLS(WindowedPeer):
@@ -48,7 +47,7 @@ class RLLS(WindowedPeer):
             prior,
             confusion=confusion,
             training_prior=training_prior,
-            window=as_count("window", window),
+            window=as_integer("window", window, 1),
             regularisation=require_in("regularisation", regularisation, 0.0, 1e6),
             trust=require_in("trust", trust, 0.0, 1.0),
         )

@@ -7,10 +7,18 @@ import numpy.typing as npt
 
 from experiments.peers.black_box import BlackBoxPeer
 from experiments.peers.simplex import project_to_simplex
-from obil.arrays import FloatArray, IntArray, PriorLike, as_labels, as_log_ratios, require_in, require_same_length
+from obil.arrays import (
+    FloatArray,
+    IntArray,
+    PriorLike,
+    as_integer,
+    as_labels,
+    as_log_ratios,
+    require_in,
+    require_same_length,
+)
 from obil.compiled import compiled
-from obil.trackers.confusion import confusion_of_predictions
-from obil.trackers.tracker import as_count
+from obil.trackers.bbse import confusion_of_predictions
 
 
 class ROGDMemory(NamedTuple):
@@ -86,7 +94,7 @@ class ROGD(BlackBoxPeer):
         rows = as_log_ratios(log_ratios)
         true = as_labels(labels, n_classes=rows.shape[1])
         confusion = confusion_of_predictions(rows, true, prior=prior)
-        per_class = max(1, as_count("n_holdout", n_holdout) // rows.shape[1])
+        per_class = max(1, as_integer("n_holdout", n_holdout, 1) // rows.shape[1])
         shuffled = np.random.default_rng(random_state).permutation(true.size)
         chosen = np.concatenate([shuffled[true[shuffled] == k][:per_class] for k in range(rows.shape[1])])
         return cls(

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from obil.serving.holdout import Holdout as Holdout
     from obil.serving.ratio_model import RatioModel as RatioModel
     from obil.serving.ratio_model import Scores as Scores
-    from obil.trackers.estimate import PriorEstimate as PriorEstimate
+    from obil.trackers.evidence import PriorEstimate as PriorEstimate
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -71,7 +71,7 @@ else:
             "online.reports.performance_report": "PerformanceReport",
             "serving.holdout": "Holdout",
             "serving.ratio_model": "RatioModel Scores",
-            "trackers.estimate": "PriorEstimate",
+            "trackers.evidence": "PriorEstimate",
         },
         modules=["datasets", "monitor", "networks", "policies", "service", "spark", "trackers"],
     )

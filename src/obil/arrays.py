@@ -13,6 +13,7 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 PriorLike: TypeAlias = float | npt.ArrayLike
 
+LARGEST_COUNT = 10_000_000  # a longer window or grid is a mistake in a setting or a damaged state
 SUM_TOLERANCE = 1e-6
 SMALLEST_PRIOR = 1e-15
 
@@ -109,6 +110,25 @@ def require_in(name: str, value: float, low: float, high: float) -> float:
     if values.ndim or not low <= float(values) <= high:
         raise InvalidInputError(f"{name} must lie in [{low:g}, {high:g}], got {value!r}")
     return float(values)
+
+
+def as_integer(name: str, value: object, smallest: int, largest: int = LARGEST_COUNT) -> int:
+    """Return a plain integer in smallest ... largest, or say which rule it breaks.
+
+    >>> as_integer("label", np.int64(1), 0, 1)
+    1
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not smallest <= value <= largest:
+        raise InvalidInputError(f"{name} must be an integer in {smallest} ... {largest}, got {shown(value)}")
+    return int(value)
+
+
+def shown(value: object, length: int = 40) -> str:
+    """Return the beginning of what a value looks like; a number of 5,000 digits refuses to be printed."""
+    try:
+        return repr(value)[:length]
+    except ValueError:
+        return f"a {type(value).__name__} too long to print"
 
 
 def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:

@@ -9,7 +9,7 @@ from obil.bayes.posterior import posterior
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.trackers import BBSE
-from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusion
+from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
 from tests.trackers.cases import start_prior, stream
 
 

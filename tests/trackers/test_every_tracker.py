@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.trackers import BayesBank
-from obil.trackers.restore import restore_tracker
-from obil.trackers.tracker import CompiledTracker
+from obil.trackers.tracker import CompiledTracker, restore_tracker
 from tests.trackers.cases import (
     CASES,
     NAMES,

@@ -7,7 +7,7 @@ from obil.arrays import FloatArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import constant, ramp, step
 from obil.trackers import SafeTracker
-from obil.trackers.labelled_interval import counted_interval, labelled_interval
+from obil.trackers.label_summary import counted_interval, labelled_interval
 
 CLASSES = GaussianClasses.pair(2.5)
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from obil.arrays import FloatArray, IntArray, as_scaled, require_in
+from obil.arrays import FloatArray, IntArray, as_integer, as_scaled, require_in
 from obil.bayes.costs import Costs
 from obil.datasets.splits import Split, time_split
 from obil.datasets.times import as_times
@@ -41,7 +41,6 @@ from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy
 from obil.serving.ratio_model import RatioModel, as_dataframe, as_ratio_model
 from obil.trackers import BayesBank, FixedPrior, SafeTracker
-from obil.trackers.tracker import as_count
 from obil.trackers.view_reference import ViewReference
 
 LEAST_ROWS, LEAST_OF_CLASS = 200, 5  # in each part
@@ -63,7 +62,7 @@ class BacktestPlan:
             raise InvalidInputError(f"costs must be an obil.Costs, got {self.costs!r:.40}")
         require_in("train_size", self.train_size, 0.05, 0.95)
         require_in("label_rate", self.label_rate, 1e-6, 1.0)
-        as_count("label_delay", self.label_delay, smallest=0)
+        as_integer("label_delay", self.label_delay, 0)
         if not isinstance(self.random_state, Integral) or not 0 <= self.random_state < 2**32:
             raise InvalidInputError(f"random_state must be an integer in 0 ... 2^32 - 1, got {self.random_state!r:.40}")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from obil.serving.ratio_model import as_ratio_model
 from obil.trackers.calibration_spread import estimate_variance, widen
-from obil.trackers.estimate import PriorEstimate
+from obil.trackers.evidence import PriorEstimate
 from obil.trackers.pass_search import estimate_from_rows
 
 

@@ -9,7 +9,7 @@ from obil.arrays import FloatArray
 from obil.serving.ratio_model import RatioModel
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers.calibration_spread import calibration_variance, logits_of, widen
-from obil.trackers.estimate import PriorEstimate
+from obil.trackers.evidence import PriorEstimate
 
 
 def with_calibration(model: RatioModel, found: PriorEstimate) -> PriorEstimate:

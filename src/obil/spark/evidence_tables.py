@@ -14,8 +14,7 @@ from obil.serving.ratio_model import RatioModel
 from obil.spark.carried_columns import from_text
 from obil.spark.decision_columns import vector_type
 from obil.spark.evidence_rows import Group, binary_from_bytes, binary_to_bytes, evidence_by_group
-from obil.trackers.estimate import PriorEstimate
-from obil.trackers.evidence import BinaryEvidence
+from obil.trackers.evidence import BinaryEvidence, PriorEstimate
 
 EVIDENCE, GROUP = "evidence", "obil_group"
 RESULT = ("n_rows", "prior", "lower", "upper")

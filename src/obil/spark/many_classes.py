@@ -17,7 +17,7 @@ from obil.spark.evidence_rows import Group, evidence_by_group, pass_from_bytes, 
 from obil.spark.evidence_tables import EVIDENCE, as_table, evidence_schema, result_schema, result_values
 from obil.spark.feature_columns import model_input
 from obil.spark.shipped_model import ShippedModel
-from obil.trackers.confusion import confusion_of_predictions, inverse_of_confusion
+from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
 from obil.trackers.pass_search import PassSearch
 from obil.trackers.passes import PassEvidence
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, require_in
+from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_integer, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
-from obil.trackers.confusion import inverse_of_confusion
-from obil.trackers.tracker import CompiledTracker, as_count
+from obil.trackers.bbse import inverse_of_confusion
+from obil.trackers.tracker import CompiledTracker
 
 SMALLEST_PRIOR = 1e-6
 
@@ -72,7 +72,7 @@ class Algorithm2(CompiledTracker):
             confidence=require_in("confidence", confidence, 0.5, 1.0),
             mixing=require_in("mixing", mixing, 0.0, 1.0),
             clamp=require_in("clamp", clamp, 0.0, 1.0),
-            window=as_count("window", window),
+            window=as_integer("window", window, 1),
             confusion=None if confusion is None else as_floats(confusion, "confusion").tolist(),
         )
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import betainc, expit
 
-from obil.arrays import FloatArray, PriorLike, require_distributions, require_in
+from obil.arrays import FloatArray, PriorLike, as_integer, require_distributions, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.trackers.bank_kernel import LARGEST_TOTAL, SMALLEST_COUNT, BankMemory, run_bank
-from obil.trackers.tracker import CompiledTracker, as_count
+from obil.trackers.tracker import CompiledTracker
 
 # rows that each filter remembers; None never forgets
 MEMORIES: tuple[float | None, ...] = (50, 150, 500, 1_500, 5_000, 15_000, 50_000, None)
@@ -66,7 +66,7 @@ class BayesBank(CompiledTracker):
         super().__init__(
             prior,
             memories=[m if m is None else require_in("a memory", m, 2.0, 1e12) for m in memories],
-            n_snapshots=as_count("n_snapshots", n_snapshots, smallest=0),
+            n_snapshots=as_integer("n_snapshots", n_snapshots, 0),
             switching_rates=[require_in("a switching rate", r, 1e-12, 0.5) for r in switching_rates],
             start_rows=require_in("start_rows", start_rows, 1e-3, 1e9),
         )

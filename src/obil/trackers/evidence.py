@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,43 @@ from scipy.special import chdtri, expit
 from obil.arrays import FloatArray, as_log_ratios, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.trackers.estimate import PriorEstimate
+from obil.readable import Table, as_html, as_text
 
 N_NODES = 161
 LARGEST_LOGIT = 14.0
 ROWS_A_LOGARITHM = 16  # each factor is at least 8e-7, so a product of 16 is far from underflow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriorEstimate:
+    """The prior of a batch of rows with a confidence interval for each class.
+
+    >>> from obil.trackers.pass_search import estimate_from_rows
+    >>> found = estimate_from_rows([[0.0, 9.0], [0.0, -9.0], [0.0, -9.0], [0.0, -9.0]])
+    >>> found.prior.round(2), found.n_rows
+    (array([0.75, 0.25]), 4)
+    """
+
+    prior: FloatArray  # (K,)
+    interval: FloatArray  # (K, 2) lower and upper ends
+    level: float
+    n_rows: int
+    classes: tuple[Any, ...] = ()  # (K,) the user's own; none where they are not known
+
+    def __str__(self) -> str:
+        return as_text(self._table())
+
+    def _repr_html_(self) -> str:
+        return as_html(self._table())
+
+    def _table(self) -> Table:
+        names = self.classes or range(len(self.prior))
+        rows = [
+            (f"{name!s:.60}", f"{prior:.4g}", f"{low:.4g} to {high:.4g}")
+            for name, prior, (low, high) in zip(names, self.prior.tolist(), self.interval.tolist(), strict=True)
+        ]
+        title = f"Class prior of {self.n_rows:,} rows"
+        return Table(title, ("class", "prior", f"{100 * self.level:.3g} % interval"), rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,15 +1,7 @@
 """Keep the prior where it is: what a model without adaptation does."""
 
-from typing import NamedTuple
-
 from obil.arrays import FloatArray, PriorLike
-from obil.trackers.tracker import CompiledTracker
-
-
-class FixedMemory(NamedTuple):
-    """The prior, (K,)."""
-
-    prior: FloatArray
+from obil.trackers.tracker import CompiledTracker, PriorMemory
 
 
 class FixedPrior(CompiledTracker):
@@ -24,8 +16,8 @@ class FixedPrior(CompiledTracker):
     def __init__(self, prior: PriorLike | None = None) -> None:
         super().__init__(prior)
 
-    def _begin(self, start: FloatArray) -> FixedMemory:
-        return FixedMemory(start.copy())
+    def _begin(self, start: FloatArray) -> PriorMemory:
+        return PriorMemory(start.copy())
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         priors[:] = self._memory.prior

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray, IntArray, PriorLike, require_distributions, require_in
+from obil.arrays import FloatArray, IntArray, PriorLike, as_integer, require_distributions, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.trackers.tracker import CompiledTracker, as_count
+from obil.trackers.tracker import CompiledTracker
 
 LARGEST_LOGIT = 14.0  # priors from 8e-7 to 1 - 8e-7
 LEARNED_PART = 0.9  # of a reset goes to the average past posterior, the rest to the start
@@ -54,7 +54,7 @@ class GridFilter(CompiledTracker):
         super().__init__(
             prior,
             reset_rates=[require_in("a reset rate", r, 0.0, 0.5) for r in reset_rates],
-            n_points=as_count("n_points", n_points, smallest=16),
+            n_points=as_integer("n_points", n_points, 16),
             start_rows=require_in("start_rows", start_rows, 1e-3, 1e9),
         )
 

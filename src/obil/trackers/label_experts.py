@@ -20,11 +20,8 @@ SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
 N_ARRIVALS = 64  # labels whose arrival is known exactly, by row
-LEVELS, SLOTS, LEVEL_ROWS = (
-    8,
-    3,
-    64,
-)  # of past advice: at each level, the last SLOTS stored every LEVEL_ROWS * 2^level rows
+# of past advice: at each level, the last SLOTS stored every LEVEL_ROWS * 2^level rows
+LEVELS, SLOTS, LEVEL_ROWS = 8, 3, 64
 
 
 class LabelMemory(NamedTuple):

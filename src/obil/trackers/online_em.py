@@ -1,20 +1,12 @@
 """Track the prior with online expectation maximisation: a running mean of responsibilities."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from obil.arrays import FloatArray, PriorLike, require_in
 from obil.compiled import compiled
-from obil.trackers.tracker import CompiledTracker
+from obil.trackers.tracker import CompiledTracker, PriorMemory
 
 SMALLEST_PRIOR = 1e-6
-
-
-class EMMemory(NamedTuple):
-    """The current estimate, (K,)."""
-
-    prior: FloatArray
 
 
 class OnlineEM(CompiledTracker):
@@ -32,8 +24,8 @@ class OnlineEM(CompiledTracker):
     def __init__(self, prior: PriorLike | None = None, *, rate: float = 0.01) -> None:
         super().__init__(prior, rate=require_in("rate", rate, 0.0, 1.0))
 
-    def _begin(self, start: FloatArray) -> EMMemory:
-        return EMMemory(start.copy())
+    def _begin(self, start: FloatArray) -> PriorMemory:
+        return PriorMemory(start.copy())
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         _online_em(rows, priors, self._memory.prior, self._settings["rate"])

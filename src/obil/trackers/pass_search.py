@@ -9,8 +9,7 @@ from scipy.special import expit, ndtri
 
 from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, require_in
 from obil.errors import EstimationError, InvalidInputError
-from obil.trackers.estimate import PriorEstimate
-from obil.trackers.evidence import BinaryEvidence
+from obil.trackers.evidence import BinaryEvidence, PriorEstimate
 from obil.trackers.passes import SMALLEST_PRIOR, PassEvidence, inside
 
 MOST_PASSES = 100

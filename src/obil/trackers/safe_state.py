@@ -31,13 +31,8 @@ class SafeMemory:
         return named
 
 
-def require_possible(guard: GuardMemory, labels: LabelMemory) -> None:
-    """Refuse memories that kernels, which do not check their indices, could not have written."""
-    _require_possible_guard(guard)
-    _require_possible_labels(labels)
-
-
-def _require_possible_guard(guard: GuardMemory) -> None:
+def require_possible_guard(guard: GuardMemory) -> None:
+    """Refuse a memory that the guard's kernel, which does not check its indices, could not have written."""
     rows, blocks = guard.seen.tolist()
     positive = (
         guard.information, LARGEST_TOTAL - guard.information, guard.squares, guard.block[1],
@@ -48,7 +43,8 @@ def _require_possible_guard(guard: GuardMemory) -> None:
         raise InvalidStateError("the guard of a safe tracker cannot have seen this")
 
 
-def _require_possible_labels(labels: LabelMemory) -> None:
+def require_possible_labels(labels: LabelMemory) -> None:
+    """Refuse a memory that the kernels of labels could not have written."""
     require_distributions("the weights of the experts", labels.weights)
     counts = (labels.counts < 0.0).any() or (labels.counts > LARGEST_TOTAL).any() or (labels.seen < 0).any()
     if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
@@ -57,14 +53,10 @@ def _require_possible_labels(labels: LabelMemory) -> None:
     early = (labels.past_rows < -1).any() or (labels.past_labels < 0).any() or (labels.arrivals < 0).any()
     if late or early or (labels.arrivals > labels.seen[0]).any():
         raise InvalidStateError("the past of a safe tracker cannot lie in its future")
-    slopes = [advice[..., 0] for advice in (labels.maps, labels.latest)]
-    outside = any((slope < SMALLEST_SLOPE).any() or (slope > LARGEST_SLOPE).any() for slope in slopes)
-    if (
-        outside
-        or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any()
-        or (np.abs(labels.past) > 1e6).any()
-        or (np.abs(labels.latest) > 1e6).any()
-    ):
+    slopes = np.concatenate([labels.maps[:, 0], labels.latest[:, 0]])
+    advice = np.concatenate([labels.past.ravel(), labels.latest.ravel()])
+    outside = (slopes < SMALLEST_SLOPE).any() or (slopes > LARGEST_SLOPE).any() or (np.abs(advice) > 1e6).any()
+    if outside or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any():
         raise InvalidStateError("the experts of a safe tracker cannot have advised this")
     precisions, turned = labels.precisions, labels.precisions.transpose(0, 2, 1)
     skewed = np.abs(precisions - turned) > 1e-8 + 1e-5 * np.abs(turned)  # by more than rounding

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_floats, as_log_ratios, require_distributions, require_in
+from obil.arrays import FloatArray, PriorLike, as_floats, as_integer, as_log_ratios, require_distributions, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
@@ -24,9 +24,15 @@ from obil.trackers.label_experts import (
     start_precision,
 )
 from obil.trackers.label_learning import LabelStart, learn_label
-from obil.trackers.label_summary import RECENT_LABELS, LabelSummary, label_weight_text, weight_of_labels
-from obil.trackers.labelled_interval import counted_interval, labelled_interval
-from obil.trackers.safe_state import SafeMemory, require_possible
+from obil.trackers.label_summary import (
+    RECENT_LABELS,
+    LabelSummary,
+    counted_interval,
+    label_weight_text,
+    labelled_interval,
+    weight_of_labels,
+)
+from obil.trackers.safe_state import SafeMemory, require_possible_guard, require_possible_labels
 from obil.trackers.tracker import CompiledTracker
 from obil.trackers.view_guard import (
     KEPT_EACH_BLOCK,
@@ -97,11 +103,8 @@ class SafeTracker(CompiledTracker):
     ) -> None:
         if str(lead) not in LEADS:
             raise InvalidInputError(f"lead must be one of {sorted(LEADS)}, got {lead!r:.40}")
-        given = (
-            [1.0 / N_EXPERTS] * N_EXPERTS
-            if start_weights is None
-            else as_floats(start_weights, "start_weights").ravel().tolist()
-        )
+        equal = [1.0 / N_EXPERTS] * N_EXPERTS
+        given = equal if start_weights is None else as_floats(start_weights, "start_weights").ravel().tolist()
         weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in given]
         if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
             raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
@@ -109,18 +112,16 @@ class SafeTracker(CompiledTracker):
             raise InvalidInputError(f"view_reference must be a ViewReference, got {view_reference!r:.40}")
         self._given = view_reference
         described = view_reference.to_json() if isinstance(view_reference, ViewReference) else view_reference
-        super().__init__(
-            prior, view_reference=None if described is None else dict(described), lead=lead, start_weights=weights
-        )
+        described = None if described is None else dict(described)
+        super().__init__(prior, view_reference=described, lead=lead, start_weights=weights)
 
     @classmethod
     def for_model(cls, model: RatioModel, **settings: Any) -> "SafeTracker":
         """Return a tracker with the view reference of a model and the advice of its backtest, not yet started."""
         advice = model.advice
         if advice is not None:
-            weights = advice.start_weights
-            known = weights is not None and len(weights) == N_EXPERTS
-            settings = {"lead": advice.lead, "start_weights": weights if known else None} | settings
+            weights = advice.start_weights if len(advice.start_weights or ()) == N_EXPERTS else None
+            settings = {"lead": advice.lead, "start_weights": weights} | settings
         return cls(view_reference=ViewReference.of_model(model), **settings)
 
     def with_views_of(self, model: RatioModel) -> "SafeTracker":
@@ -130,26 +131,25 @@ class SafeTracker(CompiledTracker):
         the prior moves to where the banks are without it. A model with the same view reference is the same model, and
         nothing changes.
         """
-        self._started()
-        other = SafeTracker.for_model(
-            model, lead=self._settings["lead"], start_weights=self._settings["start_weights"]
-        ).start(self._start)
-        mine, theirs = self._memory._asdict(), other._memory._asdict()
-        if other._settings["view_reference"] == self._settings["view_reference"]:
-            for name, values in theirs.items():
-                values[...] = mine[name]
-            return other
+        mine, settings = self._started()._asdict(), self._settings
+        other = SafeTracker.for_model(model, lead=settings["lead"], start_weights=settings["start_weights"])
+        other.start(self._start)
+        is_same_model = other._settings["view_reference"] == settings["view_reference"]
         kept = ("slow.", "fast.", "labels.counts", "labels.least_propensity", "labels.seen", "labels.arrivals")
-        for name, values in theirs.items():
-            if name.startswith(kept):
+        for name, values in other._memory._asdict().items():
+            if is_same_model or name.startswith(kept):
                 values[...] = mine[name]
-        weights, n_priors = self._memory.labels.weights, FAST + 1 + len(COUNT_MEMORIES)
-        fresh = other._memory.labels
+        if is_same_model:
+            return other
+        weights, fresh = self._memory.labels.weights, other._memory.labels
+        n_priors = FAST + 1 + len(COUNT_MEMORIES)
         fresh.weights[:n_priors] = weights[:n_priors] * (1.0 + weights[n_priors:].sum() / weights[:n_priors].sum())
         fresh.weights[n_priors:] = 0.0
         fresh.weights[:] = (fresh.weights + self._label_start.weights) / 2.0
         fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
-        fresh.past[0, 0] = fresh.latest[:] = other._advice()
+        guarded, fast = other._current()
+        advise(guarded[0], fast[0], self._start, fresh.counts, fresh.maps, fresh.latest)
+        fresh.past[0, 0] = fresh.latest
         other._memory.prior[:] = other.priors_for(np.zeros((1, self.n_classes)))[0]
         return other
 
@@ -167,20 +167,17 @@ class SafeTracker(CompiledTracker):
     @property
     def n_labels(self) -> int:
         """The number of labels so far."""
-        self._started()
-        return int(self._memory.labels.seen[1])
+        return int(self._started().labels.seen[1])
 
     @property
     def admitted(self) -> bool:
         """Whether fast memories decide while there are no labels."""
-        self._started()
-        return self._may_admit and bool(self._memory.guard.seen[1] >= QUIET_BLOCKS)
+        return bool(self._started().guard.seen[1] >= QUIET_BLOCKS) and self._may_admit
 
     @property
     def disagreement(self) -> float:
         """How far the views disagreed in the last block, in standard deviations."""
-        self._started()
-        return float(self._memory.guard.disagreement[0])
+        return float(self._started().guard.disagreement[0])
 
     @property
     def status(self) -> str:
@@ -200,25 +197,23 @@ class SafeTracker(CompiledTracker):
     @property
     def label_weight(self) -> float:
         """The weight of labels in a decision, from 0 to 1: what their experts have learned."""
-        self._started()
-        labels = self._memory.labels
+        labels = self._started().labels
         return weight_of_labels(labels.weights, labels.counts, labels.precisions, self._label_start.precision)
 
     @property
     def labelled_prior(self) -> FloatArray | None:
         """The prior by all labels alone, weighted by 1 / propensity, (K,); None before the first."""
-        self._started()
-        counts = self._memory.labels.counts[-1]
+        counts = self._started().labels.counts[-1]
         return counts / counts.sum() if counts.sum() > 0.0 else None
 
     @property
     def expert_weights(self) -> dict[str, float]:
         """The weight of each expert, by its name."""
-        self._started()
+        weights = self._started().labels.weights.tolist()
         names = ["training prior", "guarded prior", "fast bank"]
         names += [f"label count, {_memory_name(memory)}" for memory in COUNT_MEMORIES]
         names += [f"recalibration, {_memory_name(memory)}" for memory in RECALIBRATION_MEMORIES]
-        return dict(zip(names, self._memory.labels.weights.tolist(), strict=True))
+        return dict(zip(names, weights, strict=True))
 
     def label_summary(self) -> LabelSummary | None:
         """Return what the labels have shown so far; None before the first."""
@@ -252,13 +247,13 @@ class SafeTracker(CompiledTracker):
         (None: just now), `replaced` the label it replaces. With `counts_only` it updates the prior alone: the log
         ratios of its row come from a model that has been replaced.
         """
-        self._started()
-        labels = self._memory.labels
+        labels = self._started().labels
         values = as_log_ratios(as_floats(log_ratios, "log_ratios")[None], n_classes=self.n_classes)[0]
-        number = _class_number(label, self.n_classes)
-        before = -1 if replaced is None else _class_number(replaced, self.n_classes)
+        number = as_integer("label", label, 0, self.n_classes - 1)
+        before = -1 if replaced is None else as_integer("replaced", replaced, 0, self.n_classes - 1)
         probability = require_in("propensity", propensity, 1e-9, 1.0)
-        decided = int(labels.seen[0]) - 1 if row is None else _row_number(row, int(labels.seen[0]))
+        last_row = int(labels.seen[0]) - 1
+        decided = last_row if row is None else as_integer("row", row, 0, last_row)
         if before >= 0 and not labels.seen[1]:
             raise InvalidInputError(f"replaced must be a label that came before, got {replaced!r:.40} before any label")
         if before == number:
@@ -284,8 +279,7 @@ class SafeTracker(CompiledTracker):
         right. Labels that confirm the fast bank narrow it; labels that contradict both widen it.
         """
         require_in("level", level, 1e-6, 1.0 - 1e-6)
-        self._started()
-        own, labels = self._memory.prior, self._memory.labels
+        own, labels = self._started().prior, self._memory.labels
         fast = self._fast.interval(level)
         slow = fast if self.admitted else self._slow.interval(level)
         known = np.stack([np.minimum(slow[:, 0], fast[:, 0]), np.maximum(slow[:, 1], fast[:, 1])], axis=1)
@@ -297,34 +291,24 @@ class SafeTracker(CompiledTracker):
         return np.stack([np.minimum(known[:, 0], own), np.maximum(known[:, 1], own)], axis=1)
 
     def _begin(self, start: FloatArray) -> SafeMemory:
-        given, n_classes = self._given, start.size
-        if given is None:
-            self._view_reference = ViewReference.empty(n_classes)
-        else:
-            self._view_reference = (
-                given if isinstance(given, ViewReference) else ViewReference.from_json(given, n_classes=n_classes)
-            )
-        if len(self._view_reference.sensitivity) != (1 if n_classes == 2 else n_classes):
+        n_classes = start.size
+        known = ViewReference.empty(n_classes) if self._given is None else self._given
+        if not isinstance(known, ViewReference):
+            known = ViewReference.from_json(known, n_classes=n_classes)
+        if len(known.sensitivity) != (1 if n_classes == 2 else n_classes):
             raise InvalidInputError(f"view_reference does not belong to a model of {n_classes} classes")
         self._slow = BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
         self._fast = BayesBank(start)
         self._kept = np.array(KEPT_EACH_BLOCK)
-        self._grid = self._view_reference.grid
+        self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
-        self._label_start = LabelStart(
-            np.array(self._settings["start_weights"]),
-            start_precision(n_classes),
-            np.array(COUNT_MEMORIES),
-            np.array(RECALIBRATION_MEMORIES),
-        )
-        own = [start[1:]] if n_classes == 2 else start
-        sensitivities = [
-            np.interp(level, self._grid, table)
-            for level, table in zip(np.ravel(own), self._view_reference.sensitivity, strict=True)
-        ]
+        start_weights, memories = np.array(self._settings["start_weights"]), (COUNT_MEMORIES, RECALIBRATION_MEMORIES)
+        self._label_start = LabelStart(start_weights, start_precision(n_classes), *map(np.array, memories))
+        own = start[1:] if n_classes == 2 else start
+        sensitivities = [np.interp(p, known.grid, table) for p, table in zip(own, known.sensitivity, strict=True)]
         steady = max(sensitivities) <= LARGEST_SENSITIVITY
-        self._may_admit = self._settings["lead"] == "fast" or (self._view_reference.n_views > 0 and steady)
-        guard = GuardMemory.empty(self._view_reference.n_views + 1, n_classes)
+        self._may_admit = self._settings["lead"] == "fast" or (known.n_views > 0 and steady)
+        guard = GuardMemory.empty(known.n_views + 1, n_classes)
         if self._settings["lead"] == "fast":
             guard.seen[1] = QUIET_BLOCKS
         labels = LabelMemory.empty(n_classes)
@@ -333,19 +317,18 @@ class SafeTracker(CompiledTracker):
         labels.latest[:, 1:] = np.log(start[1:] / start[0])
         return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
 
-    def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
-        self._update_rows(rows, priors, None)
+    def _started(self) -> SafeMemory:
+        super()._started()
+        return self._memory
 
     def _update_rows(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:
         memory, labels = self._memory, self._memory.labels
         n_rows, n_classes = rows.shape
-        n_views = self._view_reference.n_views
-        if views is None or not n_views:
+        wanted = (n_rows, self._view_reference.n_views, n_classes)
+        if views is None or not wanted[1]:
             views = np.empty((n_rows, 0, n_classes))
-        elif views.shape != (n_rows, n_views, n_classes) or not all_finite(views):
-            raise InvalidInputError(
-                f"views must be finite log ratios of shape {(n_rows, n_views, n_classes)}, got {views.shape}"
-            )
+        elif views.shape != wanted or not all_finite(views):
+            raise InvalidInputError(f"views must be finite log ratios of shape {wanted}, got {views.shape}")
         elif not views.flags.c_contiguous:
             views = np.ascontiguousarray(views)
         slow, fast, guarded = np.empty((3, n_rows + 1, n_classes))
@@ -368,14 +351,6 @@ class SafeTracker(CompiledTracker):
             *self._memory.guard, guarded,
         )  # fmt: skip
 
-    def _advice(self) -> FloatArray:
-        """Return the current advice of each expert, (M, K)."""
-        guarded, fast = self._current()
-        labels = self._memory.labels
-        advice = np.empty((N_EXPERTS, self._start.size))
-        advise(guarded[0], fast[0], self._start, labels.counts, labels.maps, advice)
-        return advice
-
     def _current(self) -> tuple[FloatArray, FloatArray]:
         """Return the current guarded prior and that of the fast bank, (1, K) each."""
         self._started()
@@ -391,19 +366,8 @@ class SafeTracker(CompiledTracker):
             require_distributions("the priors of the banks", bank._memory.prior)
             if not bank._memory.prior.all():
                 raise InvalidStateError("the priors of the banks must be positive")
-        require_possible(self._memory.guard, self._memory.labels)
-
-
-def _row_number(row: object, n_rows: int) -> int:
-    if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row < n_rows:
-        raise InvalidInputError(f"row must be one of the {n_rows} rows decided so far, got {row!r:.40}")
-    return int(row)
-
-
-def _class_number(label: object, n_classes: int) -> int:
-    if isinstance(label, bool) or not isinstance(label, int | np.integer) or not 0 <= label < n_classes:
-        raise InvalidInputError(f"label must be a class number below {n_classes}, got {label!r:.40}")
-    return int(label)
+        require_possible_guard(self._memory.guard)
+        require_possible_labels(self._memory.labels)
 
 
 def _memory_name(memory: float) -> str:

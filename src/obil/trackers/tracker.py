@@ -1,11 +1,12 @@
 """Define what a prior tracker is, and do for every compiled one all but its mathematics."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from obil import trackers
 from obil.arrays import (
     FloatArray,
     PriorLike,
@@ -16,10 +17,9 @@ from obil.arrays import (
     require_distributions,
     restore_arrays,
 )
-from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
+from obil.errors import InvalidStateError, NotStartedError
 
-# A longer window or grid is a mistake in a setting or a damaged state.
-LARGEST_COUNT = 10_000_000
+NAMES = ("Algorithm2", "BBSE", "BayesBank", "FixedPrior", "GridFilter", "OnlineEM", "SafeTracker", "WindowEM")
 
 
 class PriorTracker(Protocol):
@@ -96,6 +96,12 @@ class Memory(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
 
+class PriorMemory(NamedTuple):
+    """The memory of a tracker that holds no more than its estimate, (K,)."""
+
+    prior: FloatArray
+
+
 class CompiledTracker:
     """Checks rows, runs the kernel, and saves and restores the memory: all but the mathematics.
 
@@ -118,7 +124,7 @@ class CompiledTracker:
         memory = self._begin(start)
         self._start, self._memory = start, memory
         nothing = np.empty((0, start.size))
-        self._run_kernel(nothing, nothing)  # compiles now, and not when the first row comes
+        self._update_rows(nothing, nothing, None)  # compiles now, and not when the first row comes
         return self
 
     @property
@@ -213,8 +219,18 @@ class CompiledTracker:
         """Refuse restored values a kernel could not have written; kernels do not check their indices."""
 
 
-def as_count(name: str, value: object, *, smallest: int = 1) -> int:
-    """Return an integer in smallest ... 10 million."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not smallest <= value <= LARGEST_COUNT:
-        raise InvalidInputError(f"{name} must be an integer in {smallest} ... {LARGEST_COUNT}, got {value!r}")
-    return int(value)
+def restore_tracker(state: Mapping[str, Any]) -> CompiledTracker:
+    """Return the tracker that made `state`, whichever it is, resuming exactly where it stopped.
+
+    >>> from obil.trackers import FixedPrior
+    >>> restore_tracker(FixedPrior(0.1).state()).prior
+    array([0.9, 0.1])
+    """
+    try:
+        name = str(state["tracker"])
+    except (KeyError, TypeError, IndexError):
+        name = ""
+    if name not in NAMES:
+        raise InvalidStateError(f"a tracker state names one of {list(NAMES)}, got {name!r:.40}")
+    tracker: type[CompiledTracker] = getattr(trackers, name)  # imported now
+    return tracker.from_state(state)

@@ -69,10 +69,7 @@ class ViewReference:
         models = [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
         calibrators = [model.calibrator, *(view.calibrator for view in model.view_members)]
         parts = [Holdout(log_ratios[rows], labels, weights) for log_ratios in models]
-        spreads = [
-            calibration_variance(calibrator, part, model.prior_)
-            for calibrator, part in zip(calibrators, parts, strict=True)
-        ]
+        spreads = [calibration_variance(c, part, model.prior_) for c, part in zip(calibrators, parts, strict=True)]
         monitored = [1] if model.n_classes == 2 else list(range(model.n_classes))
         expected = np.zeros((len(monitored), len(models) - 1, len(GRID)))
         sensitivity = np.zeros((len(monitored), len(GRID)))
@@ -109,13 +106,8 @@ class ViewReference:
         n_views = len(information) - 1 if information.ndim else -1
         if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
             expected, noise = np.zeros((n_monitored, 0, len(GRID))), np.zeros((0, n_monitored))
-        shapes = [
-            (n_monitored, n_views, len(GRID)),
-            (n_monitored, len(GRID)),
-            (n_views, n_monitored),
-            (n_views + 1, n_monitored),
-        ]
-        arrays = (expected, sensitivity, noise, information)
+        n, v, g = n_monitored, n_views, len(GRID)
+        shapes, arrays = [(n, v, g), (n, g), (v, n), (v + 1, n)], (expected, sensitivity, noise, information)
         positive = all(bool((array >= 0.0).all()) for array in arrays[1:])
         usable = positive and all(bool((np.abs(array) < 1e12).all()) for array in arrays)
         if not usable or [array.shape for array in arrays] != shapes:

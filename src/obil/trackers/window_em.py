@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray, IntArray, PriorLike
+from obil.arrays import FloatArray, IntArray, PriorLike, as_integer
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
-from obil.trackers.tracker import CompiledTracker, as_count
+from obil.trackers.tracker import CompiledTracker
 
 SMALLEST_PRIOR = 1e-6
 TOLERANCE = 1e-7
@@ -36,7 +36,9 @@ class WindowEM(CompiledTracker):
 
     def __init__(self, prior: PriorLike | None = None, *, window: int = 500, max_iterations: int = 50) -> None:
         super().__init__(
-            prior, window=as_count("window", window), max_iterations=as_count("max_iterations", max_iterations)
+            prior,
+            window=as_integer("window", window, 1),
+            max_iterations=as_integer("max_iterations", max_iterations, 1),
         )
 
     def _begin(self, start: FloatArray) -> WindowMemory:
