@@ -215,8 +215,8 @@ def test_isotonic_copies_scatter_and_follow_the_seed() -> None:
         fit_calibrator(stream.log_ratios, stream.labels, np.ones(500), method="isotonic", random_state=seed)
         for seed in (0, 0, 1)
     ]
-    assert maps[0].arrays()["copies"].tobytes() == maps[1].arrays()["copies"].tobytes()
-    assert maps[0].arrays()["copies"].tobytes() != maps[2].arrays()["copies"].tobytes()
+    assert maps[0].copies.tobytes() == maps[1].copies.tobytes()
+    assert maps[0].copies.tobytes() != maps[2].copies.tobytes()
     assert maps[0].variance_of(lambda moved: moved.apply(stream.log_ratios)[:, 1]).mean() > 0.0
 
 

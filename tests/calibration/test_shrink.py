@@ -10,6 +10,7 @@ from obil.calibration.linear import fit_linear
 from obil.calibration.shrink import SCALES, shrink_offsets
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.serving.calibrators import LinearCalibrator
+from tests.serving.stored import arrays_of
 
 N_CLASSES = 7
 CLASSES = GaussianClasses(2.0 * np.eye(N_CLASSES), np.eye(N_CLASSES))
@@ -114,9 +115,9 @@ def test_it_does_not_matter_which_class_comes_first() -> None:
 def test_one_offset_and_the_offsets_of_margins_stay_free() -> None:
     stream = GaussianClasses.pair(2.0).draw(np.full(300, 0.2), random_state=0)
     free, shrunk = both_fits(stream.log_ratios, stream.labels)
-    assert all(free.arrays()[name].tobytes() == shrunk.arrays()[name].tobytes() for name in free.arrays())
+    assert all(arrays_of(free)[name].tobytes() == arrays_of(shrunk)[name].tobytes() for name in arrays_of(free))
     free, shrunk = both_fits(*rows(20, 3, NONE), slope_sd=None)
-    assert all(free.arrays()[name].tobytes() == shrunk.arrays()[name].tobytes() for name in free.arrays())
+    assert all(arrays_of(free)[name].tobytes() == arrays_of(shrunk)[name].tobytes() for name in arrays_of(free))
 
 
 @pytest.mark.parametrize("method", ["affine", "vector"])
@@ -125,7 +126,7 @@ def test_calibrators_are_shrunk_when_fitted(method: str) -> None:
     ones = np.ones(len(labels))
     calibrator = fit_calibrator(scores, labels, ones, method=method)
     free = fit_linear(scores, labels, ones, method=method)
-    assert np.abs(calibrator.arrays()["offsets"]).max() < 0.5 * np.abs(free.offsets).max()
+    assert np.abs(arrays_of(calibrator)["offsets"]).max() < 0.5 * np.abs(free.offsets).max()
 
 
 def test_separable_rows_and_constant_scores_stay_finite() -> None:

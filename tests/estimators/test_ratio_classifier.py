@@ -1,5 +1,6 @@
 """Whatever a model was trained at, the ratios agree with the exact ones; and no fold sees what it should not."""
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -376,12 +377,12 @@ def test_only_ratios_of_weights_count_for_calibration(calibration: str) -> None:
     whole, broken, equal = (
         RatioClassifier.from_scores(
             margins, stream.labels, kind="margin", calibration=calibration, sample_weight=weights, random_state=0
-        ).model_.calibrator.arrays()
+        ).model_.calibrator
         for weights in (2.0, 2.5, None)
     )
-    for name, values in equal.items():
-        np.testing.assert_allclose(whole[name], values, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(broken[name], values, rtol=1e-9, atol=1e-12)
+    for name in [field.name for field in fields(equal)]:
+        np.testing.assert_allclose(getattr(whole, name), getattr(equal, name), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(getattr(broken, name), getattr(equal, name), rtol=1e-9, atol=1e-12)
 
 
 def test_weights_of_2_and_of_2_and_a_half_give_nearly_the_same_fit() -> None:

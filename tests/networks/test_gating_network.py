@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="needs the torch extra")
 from obil.networks.gating_network import fit_gating_network
 from obil.networks.training import reproducible
 from obil.serving.dense_network import DenseNetwork, softmax_weights
+from tests.serving.stored import arrays_of
 
 
 def fitted(inputs: np.ndarray, weights: np.ndarray, seed: int = 0) -> DenseNetwork:
@@ -53,6 +54,6 @@ def test_few_rows_do_not_break_it() -> None:
 def test_the_same_seed_gives_the_same_bits() -> None:
     X = rows(700)
     targets = softmax(X, axis=1)
-    first, again, other = (fitted(X, targets, seed).arrays() for seed in (1, 1, 2))
+    first, again, other = (arrays_of(fitted(X, targets, seed)) for seed in (1, 1, 2))
     assert all(first[name].tobytes() == again[name].tobytes() for name in first)
     assert any(first[name].tobytes() != other[name].tobytes() for name in first)

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="needs the torch extra")
 from torch import nn
 
 from obil.networks.mlp import MLP
+from tests.serving.stored import arrays_of
 
 
 def layers(network: MLP, kind: type[nn.Module]) -> list[nn.Module]:
@@ -57,15 +58,15 @@ def test_a_frozen_body_multiplies_its_outputs_by_the_scale(
     frozen = network.frozen(scale=scale)
     error = abs(frozen.outputs(inputs) - expected) / np.maximum(1.0, abs(expected))
     assert error.max() < 3e-6  # weights of size 1 and their products with the scale round once more
-    assert all(array.dtype == np.float32 and array.flags.c_contiguous for array in frozen.arrays().values())
+    assert all(array.dtype == np.float32 and array.flags.c_contiguous for array in arrays_of(frozen).values())
 
 
 @pytest.mark.parametrize("skip", [False, True])
 def test_what_is_frozen_does_not_follow_further_training(skip: bool) -> None:
     network = MLP(2, hidden=(3,), skip=skip)
     frozen = network.frozen()
-    before = {name: array.copy() for name, array in frozen.arrays().items()}
+    before = {name: array.copy() for name, array in arrays_of(frozen).items()}
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(1.0)
-    assert all((frozen.arrays()[name] == array).all() for name, array in before.items())
+    assert all((arrays_of(frozen)[name] == array).all() for name, array in before.items())

@@ -18,6 +18,7 @@ from tests.serving.ensembles import (
     rows,
     softmax_of_three,
 )
+from tests.serving.stored import arrays_of, described, rebuilt
 
 DEPTHS = [(), (8,), (16, 8, 4), (128, 64, 32)]
 COUNTS = [1, 2, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 2 * CHUNK_ROWS + 3]
@@ -69,12 +70,12 @@ def test_a_scorer_comes_back_to_the_last_bit() -> None:
     for scorer in (binary(feature_map(), 0), binary(feature_map(straight=True), 1, hidden=()), softmax_of_three(
         feature_map(), 2
     )):  # fmt: skip
-        again = DenseScorer.rebuild(scorer.describe(), scorer.arrays())
+        again = rebuilt(DenseScorer, described(scorer), arrays_of(scorer))
         assert again.scores(rows(60)).tobytes() == scorer.scores(rows(60)).tobytes()
         assert again.n_features == WIDTH
 
 
-LAYERS = network((N_INPUTS, 6, 5, 1)).arrays()
+LAYERS = arrays_of(network((N_INPUTS, 6, 5, 1)))
 DAMAGED_LAYERS: dict[str, dict[str, Any]] = {
     "a layer too narrow for the next": {"weights1": np.zeros((6, 4), dtype=np.float32)},
     "a layer too wide for the one before": {"weights1": np.zeros((7, 5), dtype=np.float32)},
@@ -90,20 +91,20 @@ DAMAGED_LAYERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("damage", DAMAGED_LAYERS)
 def test_layers_that_do_not_fit_are_refused(damage: str) -> None:
     with pytest.raises(InvalidInputError, match="do not fit"):
-        DenseNetwork.rebuild(LAYERS | DAMAGED_LAYERS[damage])
+        rebuilt(DenseNetwork, described(network((N_INPUTS, 6, 5, 1))), LAYERS | DAMAGED_LAYERS[damage])
 
 
 def test_no_layers_are_no_network() -> None:
     with pytest.raises(InvalidInputError, match="do not fit"):
-        DenseNetwork.rebuild({})
+        rebuilt(DenseNetwork, {"weights": [], "biases": []}, {})
 
 
 @pytest.mark.parametrize("gone", LAYERS)
 def test_a_layer_that_is_gone_is_noticed(gone: str) -> None:
     scorer = binary(feature_map(), 0)
-    left = {name: array for name, array in scorer.arrays().items() if name != gone}
+    left = {name: array for name, array in arrays_of(scorer).items() if name != f"network.{gone}"}
     with pytest.raises((InvalidInputError, KeyError)):  # `load` makes a ModelFileError of either
-        DenseScorer.rebuild(scorer.describe(), left)
+        rebuilt(DenseScorer, described(scorer), left)
 
 
 DAMAGED_SCORERS: dict[str, dict[str, Any]] = {
@@ -123,12 +124,14 @@ DAMAGED_SCORERS: dict[str, dict[str, Any]] = {
 def test_a_scorer_whose_description_does_not_fit_is_refused(damage: str) -> None:
     scorer = binary(feature_map(), 0)
     with pytest.raises(InvalidInputError):
-        DenseScorer.rebuild(scorer.describe() | DAMAGED_SCORERS[damage], scorer.arrays())
+        rebuilt(DenseScorer, described(scorer) | DAMAGED_SCORERS[damage], arrays_of(scorer))
 
 
 def test_a_scorer_whose_network_takes_other_inputs_is_refused() -> None:
     scorer = binary(feature_map(), 0)
     with pytest.raises(InvalidInputError, match="do not fit its features"):
-        DenseScorer.rebuild(scorer.describe(), scorer.arrays() | network((N_INPUTS + 1, 6, 5, 1)).arrays())
+        rebuilt(
+            DenseScorer, described(scorer), arrays_of(scorer) | arrays_of(network((N_INPUTS + 1, 6, 5, 1)), "network")
+        )
     with pytest.raises(InvalidInputError, match="do not fit its features"):
-        DenseScorer.rebuild(scorer.describe(), scorer.arrays() | network((N_INPUTS, 6, 5, 2)).arrays())
+        rebuilt(DenseScorer, described(scorer), arrays_of(scorer) | arrays_of(network((N_INPUTS, 6, 5, 2)), "network"))

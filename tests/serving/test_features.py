@@ -12,6 +12,7 @@ from obil.errors import InvalidInputError
 from obil.serving.features import FeatureMap
 from obil.serving.network_kernels import LARGEST_INPUT
 from tests.serving.ensembles import N_INPUTS, WIDTH, feature_map, rows
+from tests.serving.stored import arrays_of, described, rebuilt
 
 NUMBERS = st.floats(allow_infinity=False)  # NaN is a gap
 KNOTS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8, unique=True).map(sorted)
@@ -146,7 +147,7 @@ def test_a_row_is_encoded_alike_alone_and_among_others(matrix: np.ndarray) -> No
 @pytest.mark.parametrize("straight", [True, False])
 def test_a_map_comes_back_to_the_last_bit(straight: bool) -> None:
     made = feature_map(straight=straight)
-    again = FeatureMap.rebuild(made.describe(), made.arrays())
+    again = rebuilt(FeatureMap, described(made), arrays_of(made))
     assert (again.n_features, again.n_inputs, again.straight) == (WIDTH, N_INPUTS, straight)
     assert again.encode(rows(50)).tobytes() == made.encode(rows(50)).tobytes()
 
@@ -205,24 +206,24 @@ def test_a_damaged_map_is_refused(damage: str) -> None:
     """A kernel follows these numbers without asking: what slips through reads foreign memory."""
     made = feature_map()
     with pytest.raises(InvalidInputError, match="damaged"):
-        FeatureMap.rebuild(made.describe(), made.arrays() | DAMAGE[damage])
+        rebuilt(FeatureMap, described(made), arrays_of(made) | DAMAGE[damage])
 
 
 @pytest.mark.parametrize("straight", [None, 1, "yes", [True]])
 def test_a_map_that_is_neither_straight_nor_flat_is_refused(straight: Any) -> None:
     with pytest.raises(InvalidInputError, match="damaged"):
-        FeatureMap.rebuild(feature_map().describe() | {"straight": straight}, feature_map().arrays())
+        rebuilt(FeatureMap, described(feature_map()) | {"straight": straight}, arrays_of(feature_map()))
 
 
 @pytest.mark.parametrize("n_features", [None, "4", 4.0, True, 0, -1, WIDTH - 1])
 def test_a_width_that_the_inputs_do_not_fit_is_refused(n_features: Any) -> None:
     with pytest.raises(InvalidInputError, match="damaged"):
-        FeatureMap.rebuild(feature_map().describe() | {"n_features": n_features}, feature_map().arrays())
+        rebuilt(FeatureMap, described(feature_map()) | {"n_features": n_features}, arrays_of(feature_map()))
 
 
 @pytest.mark.parametrize("gone", ["layout", "curves"])
 def test_a_map_without_one_of_its_arrays_is_refused(gone: str) -> None:
-    arrays = feature_map().arrays()
+    arrays = arrays_of(feature_map())
     del arrays[gone]
     with pytest.raises((InvalidInputError, KeyError)):  # `load` makes a ModelFileError of either
-        FeatureMap.rebuild(feature_map().describe(), arrays)
+        rebuilt(FeatureMap, described(feature_map()), arrays)

@@ -22,6 +22,7 @@ from obil.serving import files
 from obil.serving.files import load, save
 from obil.serving.ratio_model import RatioModel
 from tests.serving.cases import MODELS, pair_rows, service_rows
+from tests.serving.stored import arrays_of
 
 GOLDEN = Path(__file__).parent / "golden" / "format_1"
 
@@ -38,7 +39,7 @@ def assert_same_model(first: RatioModel, second: RatioModel, rows: Any) -> None:
     assert first.prior_.tobytes() == second.prior_.tobytes()
     for field in ("log_ratios", "labels", "weights"):
         assert getattr(first.holdout_, field).tobytes() == getattr(second.holdout_, field).tobytes()
-    own, others = first.calibrator.arrays(), second.calibrator.arrays()
+    own, others = arrays_of(first.calibrator), arrays_of(second.calibrator)
     assert {name: values.tobytes() for name, values in own.items()} == {n: v.tobytes() for n, v in others.items()}
     assert first.feature_names == second.feature_names
     assert first.encoder == second.encoder
@@ -98,7 +99,8 @@ def test_saving_twice_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
 def test_the_manifest_tells_no_time_and_names_every_file(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {
-        "format", "kind", "versions", "classes", "features", "columns", "calibration", "scorer", "views", "files",
+        "format", "kind", "versions", "scorer", "calibrator", "classes", "prior", "holdout", "feature_names", "encoder",
+        "view_members", "calibration", "advice", "files",
     }  # fmt: skip
     assert set(manifest["files"]) == set(contents(folder)) - {"manifest.json"}
 
@@ -165,7 +167,7 @@ def test_only_a_fitted_model_can_be_saved(tmp_path: Path) -> None:
         save({"not": "a model"}, tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "arrays.safetensors", "estimator.skops"])
+@pytest.mark.parametrize("name", ["manifest.json", "arrays.safetensors", "scorer.skops"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "gone", "noise"])
 def test_a_damaged_file_is_refused(name: str, damage: str, folder: Path) -> None:
     path = folder / name
@@ -214,14 +216,32 @@ def rewritten(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         {"classes": [0, {"a": 1}]},
         {"scorer": None},
         {"scorer": {"kind": "pickle", "file": "x", "training_prior": [0.5, 0.5], "floor": 0.0}},
-        {"scorer": {"kind": "column", "score": "rank", "training_prior": [0.5, 0.5], "floor": 0.0}},
-        {"scorer": {"kind": "column", "score": "margin", "training_prior": [0.5, 0.6], "floor": 0.0}},
-        {"scorer": {"kind": "column", "score": "margin", "training_prior": [0.5, 0.5], "floor": "none"}},
-        {"views": None},
-        {"views": [{"features": [0], "scorer": {}}]},
-        {"features": 7},
-        {"columns": [{"name": "age"}]},
-        {"columns": 3},
+        {"scorer": {"kind": "column", "link": "rank", "training_prior": [0.5, 0.5], "floor": 0.0}},
+        {"scorer": {"kind": "column", "link": "margin", "training_prior": [0.5, 0.6], "floor": 0.0}},
+        {"scorer": {"kind": "column", "link": "margin", "training_prior": [0.5, 0.5], "floor": "none"}},
+        {
+            "scorer": {
+                "kind": "linear",
+                "slopes": "calibrator.slopes",
+                "offsets": "calibrator.offsets",
+                "axes": "calibrator.axes",
+            }
+        },
+        {"calibrator": None},
+        {"calibrator": {"kind": "column", "link": "margin", "training_prior": [0.5, 0.5], "floor": 0.0}},
+        {"prior": "no such array"},
+        {"prior": ["prior"]},
+        {"prior": "holdout.labels"},
+        {"view_members": None},
+        {"view_members": [{"features": [0], "scorer": {}}]},
+        {"feature_names": 7},
+        {"feature_names": [1, 2]},
+        {"encoder": {"columns": [{"name": "age"}]}},
+        {"encoder": {"columns": [{"name": "age", "levels": None}] * 2}},
+        {"encoder": {"columns": 3}},
+        {"encoder": 3},
+        {"advice": {"lead": "none", "start_weights": None}},
+        {"advice": 3},
         {"files": []},
         {"files": {}},
         {"files": {"arrays.safetensors": 3}},
@@ -287,7 +307,7 @@ def test_a_foreign_type_is_refused_without_being_imported(folder: Path, tmp_path
     (tmp_path / "hostile_module.py").write_text(
         f"open({str(tmp_path / 'trace')!r}, 'w').close()\n\nclass Payload:\n    pass\n"
     )
-    skops = folder / "estimator.skops"
+    skops = folder / "scorer.skops"
     with zipfile.ZipFile(skops) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(members["schema.json"])
@@ -316,7 +336,7 @@ def test_a_foreign_type_is_refused_without_being_imported(folder: Path, tmp_path
 
 def test_a_function_in_place_of_an_estimator_is_refused(folder: Path, tmp_path: Path) -> None:
     """`os.system` as the class to build, with a command as its argument."""
-    skops = folder / "estimator.skops"
+    skops = folder / "scorer.skops"
     schema = {
         "__class__": "system", "__module__": "os", "__loader__": "ObjectNode",
         "content": {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode",

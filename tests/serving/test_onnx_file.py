@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from obil.errors import ModelFileError
 from obil.serving import onnx_file
 from obil.serving.onnx_file import read_onnx, require_standard
+from obil.serving.onnx_scorer import OnnxNetwork
 from tests.serving.onnx_models import helper, linear, onnx, with_labels, with_zipmap
 
 from onnx import TensorProto  # isort: skip
@@ -82,6 +83,7 @@ def test_a_plain_graph_passes(make: Callable[[], Any], tmp_path: Path) -> None:
     content = make().SerializeToString()
     (tmp_path / "model.onnx").write_bytes(content)
     assert read_onnx(tmp_path / "model.onnx") == content
+    require_standard(content)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -117,7 +119,7 @@ def test_files_that_are_too_large_too_many_or_missing_are_refused(
     path.write_bytes(CONTENT)
     monkeypatch.setattr(onnx_file, "MOST_FIELDS", 10)
     with pytest.raises(ModelFileError, match="more than 10 fields"):
-        read_onnx(path)
+        OnnxNetwork.read(path)
     monkeypatch.setattr(onnx_file, "LARGEST_FILE", 100)
     with pytest.raises(ModelFileError, match=r"model\.onnx is too large, \d+ bytes: .* at most 100"):
         read_onnx(path)

@@ -172,9 +172,9 @@ def test_without_onnx_runtime_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     [
         ({"head": "argmax"}, "head must be one of"),
         ({"head": "tanh"}, "2 outputs per row"),
-        ({"training_prior": [0.2, 0.3, 0.5]}, "prior"),
+        ({"training_prior": [0.2, 0.3, 0.5]}, "classes"),
         ({"floor": 2.0}, "floor"),
-        ({"file": "../other.onnx"}, "names only files that it lists"),
+        ({"network": {"content": "../other.onnx"}}, "names only files that it lists"),
     ],
 )
 def test_a_changed_description_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_changed_description_is_refused(change: dict[str, Any], message: str, 
 
 def test_a_hostile_graph_is_refused_though_its_hash_is_right(tmp_path: Path) -> None:
     save(as_model(OnnxScorer(network(), "softmax", PRIOR)), tmp_path / "model")
-    path = tmp_path / "model" / "scorer.onnx"
+    path = tmp_path / "model" / "scorer.network.onnx"
     hostile = linear(extra=(helper.make_node("Run", ["z"], ["out"], domain="evil"),)).SerializeToString()
     path.write_bytes(hostile)
     with pytest.raises(ModelFileError, match="was changed"):

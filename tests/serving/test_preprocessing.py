@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from obil.errors import InvalidInputError
 from obil.serving.layers import LayerScorer
 from obil.serving.preprocessing import COLUMN, PreprocessedScorer, Preprocessing
+from obil.serving.scorers import ColumnScorer
+from tests.serving.stored import arrays_of, described, rebuilt
 
 PRIOR = np.array([0.5, 0.5])
 
@@ -45,14 +47,14 @@ def test_what_would_become_infinite_is_refused_by_the_number_of_its_feature() ->
 
 def test_a_pipeline_comes_back_to_the_last_bit() -> None:
     rows = np.random.default_rng(0).integers(4, 8, (50, 2)).astype(float)
-    again = PreprocessedScorer.rebuild(pipeline().describe(), pipeline().arrays())
+    again = rebuilt(PreprocessedScorer, described(pipeline()), arrays_of(pipeline()))
     assert again.scores(rows).tobytes() == pipeline().scores(rows).tobytes()
 
 
 def field(name: str, place: int, value: float) -> dict[str, Any]:
     values = pipeline().preprocessing.columns[name].copy()
     values[place] = value
-    return {f"columns.{name}": values}
+    return {f"preprocessing.columns.{name}": values}
 
 
 ARRAYS: dict[str, dict[str, Any]] = {
@@ -63,10 +65,10 @@ ARRAYS: dict[str, dict[str, Any]] = {
     "keys that end before they start": field("first", 2, 3),
     "a divisor that is not a number": field("divisor", 0, np.nan),
     "an infinite shift": field("shift", 0, np.inf),
-    "a column too few": {"columns.source": np.zeros(2, dtype=np.int32)},
-    "columns as a table": {"columns.source": np.zeros((3, 1), dtype=np.int32)},
-    "a table of keys alone": {"table": np.zeros((1, 2))},
-    "a table in a row": {"table": np.zeros(2)},
+    "a column too few": {"preprocessing.columns.source": np.zeros(2, dtype=np.int32)},
+    "columns as a table": {"preprocessing.columns.source": np.zeros((3, 1), dtype=np.int32)},
+    "a table of keys alone": {"preprocessing.table": np.zeros((1, 2))},
+    "a table in a row": {"preprocessing.table": np.zeros(2)},
     "a layer too wide": {"scorer.weights0": np.ones((4, 1))},
     "weights that are not finite": {"scorer.weights0": np.full((3, 1), np.nan)},
     "biases of another number": {"scorer.biases0": np.zeros(2)},
@@ -78,43 +80,44 @@ ARRAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("damage", ARRAYS)
 def test_damaged_arrays_are_refused(damage: str) -> None:
     with pytest.raises(InvalidInputError, match="damaged"):
-        PreprocessedScorer.rebuild(pipeline().describe(), pipeline().arrays() | ARRAYS[damage])
+        rebuilt(PreprocessedScorer, described(pipeline()), arrays_of(pipeline()) | ARRAYS[damage])
 
 
-@pytest.mark.parametrize("gone", pipeline().arrays())
+@pytest.mark.parametrize("gone", arrays_of(pipeline()))
 def test_a_pipeline_without_one_of_its_arrays_is_refused(gone: str) -> None:
-    left = {name: array for name, array in pipeline().arrays().items() if name != gone}
+    left = {name: array for name, array in arrays_of(pipeline()).items() if name != gone}
     with pytest.raises((InvalidInputError, KeyError)):  # `load` makes a ModelFileError of either
-        PreprocessedScorer.rebuild(pipeline().describe(), left)
+        rebuilt(PreprocessedScorer, described(pipeline()), left)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"n_features": 1},
-        {"n_features": 2.0},
-        {"inner": "preprocessed"},
-        {"scorer": linear().describe() | {"activation": "step"}},
-        {"scorer": linear().describe() | {"link": "probit"}},
-        {"scorer": linear().describe() | {"floor": 0.7}},
-        {"scorer": linear().describe() | {"n_features": 2}},
-        {"scorer": linear().describe() | {"training_prior": [0.5, 0.3, 0.2]}},
+        {"preprocessing": described(pipeline().preprocessing) | {"n_features": 1}},
+        {"preprocessing": described(pipeline().preprocessing) | {"n_features": 2.0}},
+        {"scorer": described(pipeline())},
+        {"scorer": described(ColumnScorer("margin", np.array([0.5, 0.5])))},
+        {"scorer": described(linear()) | {"activation": "step"}},
+        {"scorer": described(linear()) | {"link": "probit"}},
+        {"scorer": described(linear()) | {"floor": 0.7}},
+        {"scorer": described(linear()) | {"training_prior": [0.5, 0.3, 0.2]}},
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((InvalidInputError, KeyError)):
-        PreprocessedScorer.rebuild(pipeline().describe() | change, pipeline().arrays())
+        rebuilt(PreprocessedScorer, described(pipeline()) | change, arrays_of(pipeline()))
 
 
 @given(st.data())
 def test_whatever_the_table_says_a_transform_ends_or_is_refused(data: st.DataObject) -> None:
     """Random sources and keys: what is rebuilt never reads beyond its arrays."""
     numbers = st.lists(st.integers(-2, 4), min_size=3, max_size=3)
-    arrays = pipeline().arrays() | {
-        f"columns.{name}": np.array(data.draw(numbers), dtype=np.int32) for name in ("source", "first", "last")
+    arrays = arrays_of(pipeline()) | {
+        f"preprocessing.columns.{name}": np.array(data.draw(numbers), dtype=np.int32)
+        for name in ("source", "first", "last")
     }
     try:
-        read = PreprocessedScorer.rebuild(pipeline().describe(), arrays)
+        read = rebuilt(PreprocessedScorer, described(pipeline()), arrays)
     except InvalidInputError:
         return
     assert np.isfinite(read.preprocessing.transform([[1.0, 2.0], [5.0, 7.0]])).all()

@@ -11,20 +11,21 @@ from obil.errors import InvalidInputError
 from obil.serving.scorers import LOGIT, MARGIN
 from obil.serving.trees import TreeScorer
 from tests.serving.ensembles import WIDTH, rows, stump_forest
+from tests.serving.stored import arrays_of, described, rebuilt
 
 
 def booster(n_classes: int) -> TreeScorer:
     """Return a tree an output, the stump of `stump_forest`, with a start for each output."""
     n_outputs = 1 if n_classes == 2 else n_classes
     forest = stump_forest(n_classes)
-    described = forest.describe() | {"link": LOGIT}
-    arrays = forest.arrays() | {
+    told = described(forest) | {"link": LOGIT}
+    arrays = arrays_of(forest) | {
         "roots": np.zeros(n_outputs, dtype=np.int32),
         "outputs": np.arange(n_outputs, dtype=np.int32),
         "values": forest.values[:, :1],
         "start": np.linspace(-1.0, 1.0, n_outputs) if n_outputs > 1 else np.array([-0.7]),
     }
-    return TreeScorer.rebuild(described, arrays)
+    return rebuilt(TreeScorer, told, arrays)
 
 
 def test_a_forest_is_walked_as_its_nodes_say() -> None:
@@ -49,14 +50,14 @@ def test_a_booster_adds_to_its_own_output(n_classes: int) -> None:
 def test_a_probability_of_0_is_moved_to_the_floor() -> None:
     forest = stump_forest()
     values = np.tile([1.0, 0.0], (8, 1))
-    sure = TreeScorer.rebuild(forest.describe(), forest.arrays() | {"values": values})
+    sure = rebuilt(TreeScorer, described(forest), arrays_of(forest) | {"values": values})
     np.testing.assert_allclose(sure.scores(rows(5))[:, 1], np.log(1e-3), atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_trees_come_back_to_the_last_bit(n_classes: int) -> None:
     for trees in (stump_forest(n_classes), booster(n_classes)):
-        again = TreeScorer.rebuild(trees.describe(), trees.arrays())
+        again = rebuilt(TreeScorer, described(trees), arrays_of(trees))
         assert again.scores(rows(80)).tobytes() == trees.scores(rows(80)).tobytes()
         assert again.n_features == WIDTH
 
@@ -64,7 +65,7 @@ def test_trees_come_back_to_the_last_bit(n_classes: int) -> None:
 def changed(name: str, node: int, value: int) -> dict[str, Any]:
     field = stump_forest().nodes[name].copy()
     field[node] = value
-    return {name: field}
+    return {f"nodes.{name}": field}
 
 
 def child(node: int, side: int, to: int) -> dict[str, Any]:
@@ -91,13 +92,11 @@ DAMAGE: dict[str, dict[str, Any]] = {
     "a set of categories below none": changed("category_set", 0, -2),
     "sets of categories without a byte": {"category_sets": np.zeros((1, 0), dtype=np.uint8)},
     "sets of categories in a row": {"category_sets": np.zeros(1, dtype=np.uint8)},
-    "thresholds cut short": {"threshold": np.zeros(7)},
-    "missing sides cut short": {"missing_left": np.zeros(7, dtype=np.uint8)},
-    "children cut short": {"left": np.zeros(7, dtype=np.int32)},
+    "thresholds cut short": {"nodes.threshold": np.zeros(7)},
+    "missing sides cut short": {"nodes.missing_left": np.zeros(7, dtype=np.uint8)},
+    "children cut short": {"nodes.left": np.zeros(7, dtype=np.int32)},
     "nodes as a table": {
-        name: np.stack([field, field])
-        for name, field in stump_forest().arrays().items()
-        if len(field) == 8 and field.ndim == 1
+        name: np.stack([field, field]) for name, field in arrays_of(stump_forest()).items() if name.startswith("nodes.")
     },
     "values cut short": {"values": np.zeros((7, 2))},
     "values of three classes": {"values": np.zeros((8, 3))},
@@ -107,8 +106,9 @@ DAMAGE: dict[str, dict[str, Any]] = {
     "a start of three classes": {"start": np.zeros(3)},
     "an infinite start": {"start": np.array([0.0, np.inf])},
     "no nodes": {
-        name: stump_forest().arrays()[name][:0]
-        for name in ("feature", "threshold", "left", "right", "category_set", "missing_left", "values")
+        name: arrays_of(stump_forest())[name][:0]
+        for name in arrays_of(stump_forest())
+        if name.startswith("nodes.") or name == "values"
     },
 }
 
@@ -117,7 +117,7 @@ DAMAGE: dict[str, dict[str, Any]] = {
 def test_damaged_trees_are_refused(damage: str) -> None:
     trees = stump_forest()
     with pytest.raises(InvalidInputError, match="damaged"):
-        TreeScorer.rebuild(trees.describe(), trees.arrays() | DAMAGE[damage])
+        rebuilt(TreeScorer, described(trees), arrays_of(trees) | DAMAGE[damage])
 
 
 DESCRIPTIONS: dict[str, dict[str, Any]] = {
@@ -142,14 +142,14 @@ DESCRIPTIONS: dict[str, dict[str, Any]] = {
 def test_trees_whose_description_does_not_fit_are_refused(damage: str) -> None:
     trees = stump_forest()
     with pytest.raises(InvalidInputError, match=r"damaged|prior must"):
-        TreeScorer.rebuild(trees.describe() | DESCRIPTIONS[damage], trees.arrays())
+        rebuilt(TreeScorer, described(trees) | DESCRIPTIONS[damage], arrays_of(trees))
 
 
-@pytest.mark.parametrize("gone", stump_forest().arrays())
+@pytest.mark.parametrize("gone", arrays_of(stump_forest()))
 def test_trees_without_one_of_their_arrays_are_refused(gone: str) -> None:
     trees = stump_forest()
     with pytest.raises((InvalidInputError, KeyError)):  # `load` makes a ModelFileError of either
-        TreeScorer.rebuild(trees.describe(), {name: a for name, a in trees.arrays().items() if name != gone})
+        rebuilt(TreeScorer, described(trees), {name: a for name, a in arrays_of(trees).items() if name != gone})
 
 
 @given(st.data())
@@ -157,15 +157,15 @@ def test_whatever_the_nodes_say_a_walk_ends_or_is_refused(data: st.DataObject) -
     """Random children, features and roots: rebuilt trees score every row, and never fall out of the arrays."""
     trees = stump_forest()
     n = 8
-    arrays = trees.arrays() | {
-        "left": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
-        "right": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
-        "feature": np.array(data.draw(st.lists(st.integers(-1, WIDTH), min_size=n, max_size=n))),
-        "category_set": np.array(data.draw(st.lists(st.integers(-2, 1), min_size=n, max_size=n))),
+    arrays = arrays_of(trees) | {
+        "nodes.left": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
+        "nodes.right": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
+        "nodes.feature": np.array(data.draw(st.lists(st.integers(-1, WIDTH), min_size=n, max_size=n))),
+        "nodes.category_set": np.array(data.draw(st.lists(st.integers(-2, 1), min_size=n, max_size=n))),
         "roots": np.array(data.draw(st.lists(st.integers(-1, n), min_size=2, max_size=2))),
     }
     try:
-        read = TreeScorer.rebuild(trees.describe(), arrays)
+        read = rebuilt(TreeScorer, described(trees), arrays)
     except InvalidInputError:
         return
     assert np.isfinite(read.scores(rows(5))).all()

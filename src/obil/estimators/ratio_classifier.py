@@ -182,7 +182,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         model = cls.from_scores(outputs, y, kind=kind, **settings)
         reader = model.model_.scorer
         assert isinstance(reader, ColumnScorer)  # what `from_scores` makes
-        scorer = OnnxScorer(network, reader.kind, reader.training_prior, reader.floor)
+        scorer = OnnxScorer(network, reader.link, reader.training_prior, reader.floor)
         model.model_ = replace(model.model_, scorer=scorer)
         return model
 

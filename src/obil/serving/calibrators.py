@@ -1,8 +1,8 @@
 """Map raw scores to calibrated log ratios, each map with its own uncertainty."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 
 
+@runtime_checkable
 class Calibrator(Protocol):
     """A monotone map from raw scores to log ratios that knows how uncertain it is."""
 
@@ -22,8 +23,9 @@ class Calibrator(Protocol):
     def variance_of(self, quantity: Callable[["Calibrator"], FloatArray]) -> FloatArray:
         """Return the variance that this map's own uncertainty gives to a quantity computed with it."""
 
-    def arrays(self) -> dict[str, FloatArray]:
-        """Return what a model file has to keep."""
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
 
 
 Quantity: TypeAlias = Callable[[Calibrator], FloatArray]
@@ -74,9 +76,19 @@ class LinearCalibrator:
             total = total + ((up - down) / 2.0) ** 2
         return total
 
-    def arrays(self) -> dict[str, FloatArray]:
-        """Return what a model file has to keep."""
-        return {"slopes": self.slopes, "offsets": self.offsets, "axes": self.axes}
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.slopes.size
+
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        shape = (self.n_classes,)
+        fits = self.slopes.shape == self.offsets.shape == shape and self.axes.shape[1:] == (2, *shape)
+        if not fits or not all(np.isfinite(values).all() for values in (self.slopes, self.offsets, self.axes)):
+            raise InvalidInputError("a calibrator is damaged: its numbers must be finite, and of every class")
+        if (self.slopes <= 0.0).any():
+            raise InvalidInputError(f"a calibrator's slopes must be positive, got {self.slopes.tolist()}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,31 +121,16 @@ class MonotoneCalibrator:
             total = total + (quantity(copy) - centre) ** 2
         return total / max(len(self.copies), 1)
 
-    def arrays(self) -> dict[str, FloatArray]:
-        """Return what a model file has to keep."""
-        tail = np.array([self.tail_slope])
-        return {"knots": self.knots, "values": self.values, "tail_slope": tail, "copies": self.copies}
+    @property
+    def n_classes(self) -> int:
+        """Two."""
+        return 2
 
-
-def calibrator_from_arrays(arrays: Mapping[str, FloatArray], *, n_classes: int) -> Calibrator:
-    """Return the calibrator that wrote these arrays, or say what is wrong with them."""
-    if not all(np.isfinite(values).all() for values in arrays.values()):
-        raise InvalidInputError("a calibrator's numbers must be finite")
-    if set(arrays) == {"slopes", "offsets", "axes"}:
-        slopes, offsets, axes = arrays["slopes"], arrays["offsets"], arrays["axes"]
-        fits = slopes.shape == offsets.shape == (n_classes,) and axes.ndim == 3 and axes.shape[1:] == (2, n_classes)
-        if fits and (slopes <= 0.0).any():
-            raise InvalidInputError(f"a calibrator's slopes must be positive, got {slopes.tolist()}")
-        if fits:
-            return LinearCalibrator(slopes, offsets, axes)
-    elif set(arrays) == {"knots", "values", "tail_slope", "copies"}:
-        knots, values, copies = arrays["knots"], arrays["values"], arrays["copies"]
-        shapes_fit = n_classes == 2 and knots.ndim == 1 and knots.size >= 1 and knots.shape == values.shape
-        if shapes_fit and ((np.diff(knots) <= 0.0).any() or (np.diff(values) <= 0.0).any()):
-            raise InvalidInputError("a calibrator's knots and values must increase")
-        if shapes_fit and not float(arrays["tail_slope"].ravel()[0]) > 0.0:
-            raise InvalidInputError("a calibrator's tail slope must be positive")
-        if shapes_fit and copies.ndim == 2 and copies.shape[1] == knots.size and arrays["tail_slope"].size == 1:
-            return MonotoneCalibrator(knots, values, float(arrays["tail_slope"][0]), copies)
-    shapes = {name: values.shape for name, values in arrays.items()}
-    raise InvalidInputError(f"these arrays make no calibrator of {n_classes} classes: {shapes}")
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        knots, values = self.knots, self.values
+        fits = knots.ndim == 1 and knots.size >= 1 and knots.shape == values.shape == self.copies.shape[1:]
+        if not fits or not all(np.isfinite(array).all() for array in (knots, values, self.copies)):
+            raise InvalidInputError("a calibrator is damaged: its numbers must be finite, one per knot")
+        if (np.diff(knots) <= 0.0).any() or (np.diff(values) <= 0.0).any() or not 0.0 < self.tail_slope < np.inf:
+            raise InvalidInputError("a calibrator's knots and values must increase, and its tail slope be positive")

@@ -1,6 +1,6 @@
 """Run small fully connected networks without the library that trained them, fast for one row and for many."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,6 +13,7 @@ from obil.errors import InvalidInputError
 from obil.serving.features import FeatureMap
 from obil.serving.heads import as_training_prior, scores_of_outputs
 from obil.serving.network_kernels import Float32Array, end_layer
+from obil.serving.records import JsonFloats
 
 CHUNK_ROWS = 1_024  # a layer's activations of all members then stay in the cache
 FEW_ROWS = 32  # are scored one at a time: matrix products round a row by its place among others
@@ -45,29 +46,10 @@ class DenseNetwork:
             outputs[chunk] = run_layers(self, inputs[chunk], buffers)
         return outputs
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name."""
-        named: dict[str, npt.NDArray[Any]] = {}
-        for layer, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
-            named |= {f"weights{layer}": weights, f"biases{layer}": biases}
-        return named
-
-    @classmethod
-    def rebuild(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "DenseNetwork":
-        """Return the network that gave these arrays, checked."""
-        n_layers = sum(name.startswith("weights") for name in arrays)
-        weights = tuple(arrays[f"weights{layer}"].astype(np.float32) for layer in range(n_layers))
-        biases = tuple(arrays[f"biases{layer}"].astype(np.float32) for layer in range(n_layers))
-        shapes = [layer.shape for layer in weights]
-        fits = (
-            n_layers > 0
-            and all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
-            and all(before[1] == after[0] for before, after in pairwise(shapes))
-            and all(bias.shape == (shape[1],) for bias, shape in zip(biases, shapes, strict=True))
-        )
-        if not fits or not all(np.isfinite(array).all() for array in (*weights, *biases)):
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        if not layers_fit(self.weights, self.biases):
             raise InvalidInputError("the layers of a network do not fit each other or are not finite")
-        return cls(weights, biases)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +59,7 @@ class DenseScorer:
     features: FeatureMap
     network: DenseNetwork
     head: str  # as in `obil.serving.heads`
-    training_prior: FloatArray  # (K,)
+    training_prior: JsonFloats  # (K,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "training_prior", as_training_prior(self.training_prior, head=self.head))
@@ -95,21 +77,17 @@ class DenseScorer:
         outputs = outputs_of_rows(self.features, self.network, as_matrix(X))
         return scores_of_outputs(outputs, head=self.head, training_prior=self.training_prior)
 
-    def describe(self) -> dict[str, Any]:
-        """Return what is not an array, as JSON values."""
-        return {"head": self.head, "training_prior": self.training_prior.tolist(), "features": self.features.describe()}
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name."""
-        return {f"features.{name}": array for name, array in self.features.arrays().items()} | self.network.arrays()
-
-    @classmethod
-    def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "DenseScorer":
-        """Return the scorer that gave these, checked."""
-        own = {name.removeprefix("features."): a for name, a in arrays.items() if name.startswith("features.")}
-        layers = {name: array for name, array in arrays.items() if not name.startswith("features.")}
-        features, network = FeatureMap.rebuild(described["features"], own), DenseNetwork.rebuild(layers)
-        return cls(features, network, str(described["head"]), np.asarray(described["training_prior"], dtype=np.float64))
+def layers_fit(weights: Sequence[npt.NDArray[Any]], biases: Sequence[npt.NDArray[Any]]) -> bool:
+    """Return whether layers, (inputs, outputs) and (outputs,), follow on one another and are finite."""
+    shapes = [layer.shape for layer in weights]
+    return (
+        0 < len(weights) == len(biases)
+        and all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
+        and all(before[1] == after[0] for before, after in pairwise(shapes))
+        and all(bias.shape == (shape[1],) for bias, shape in zip(biases, shapes, strict=True))
+        and all(bool(np.isfinite(array).all()) for array in (*weights, *biases))
+    )
 
 
 def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:

@@ -32,7 +32,7 @@ def describe_scorer(scorer: Scorer) -> str:
     if isinstance(scorer, EstimatorScorer):
         return f"{type(scorer.estimator).__name__}, wrapped: its own library serves it, because {scorer.reason}"
     if isinstance(scorer, ColumnScorer):
-        return f"a {scorer.kind} that another system computed"
+        return f"a {scorer.link} that another system computed"
     if isinstance(scorer, EnsembleScorer):
         kinds = sorted({describe_scorer(member) for member in scorer.members})
         return f"an ensemble of {len(scorer.members)}: {'; '.join(kinds)}"

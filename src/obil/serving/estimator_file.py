@@ -67,18 +67,18 @@ def _skops_io() -> Any:
     return io
 
 
-def write_estimator(estimator: Any, path: Path) -> None:
-    """Write a fitted estimator, the same bytes each time; refuse one that could not be read back."""
+def write_estimator(estimator: Any) -> bytes:
+    """Return a fitted estimator as bytes, the same each time; refuse one that could not be read back."""
     io = _skops_io()
     try:
         written = io.dumps(estimator)
     except Exception as error:
         raise ModelFileError(f"{type(estimator).__name__} cannot be saved without pickle: {error}") from None
-    _write_steadily(written, path)
+    return _steady(written)
 
 
-def _write_steadily(written: bytes, path: Path) -> None:
-    """Rewrite a skops archive without dates, its objects numbered by appearance instead of memory address."""
+def _steady(written: bytes) -> bytes:
+    """Return a skops archive without dates, its objects numbered by appearance instead of memory address."""
     numbers: dict[str, int] = {}
 
     def number(address: str) -> str:
@@ -90,10 +90,12 @@ def _write_steadily(written: bytes, path: Path) -> None:
     schema = re.sub(r'("__id__": )(\d+)', lambda found: found[1] + number(found[2]), schema)
     schema = re.sub(r'("file": ")(\d+)(\.\w+")', lambda found: found[1] + number(found[2]) + found[3], schema)
     renamed = {re.sub(r"^\d+", lambda found: number(found[0]), name): content for name, content in contents.items()}
-    with ZipFile(path, "w") as target:
+    steady = BytesIO()
+    with ZipFile(steady, "w") as target:
         for name in sorted(renamed):
             target.writestr(ZipInfo(name), renamed[name])
         target.writestr(ZipInfo(SCHEMA), schema)
+    return steady.getvalue()
 
 
 def read_estimator(path: Path, *, trusted: Collection[str] = ()) -> Any:

@@ -1,8 +1,7 @@
 """Turn a matrix of numbers, category codes and missing values into the inputs of a network."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +33,8 @@ class FeatureMap:
     table: FloatArray = field(init=False)  # (3, knots of all inputs): the curves, and their slope in x/2 from each knot
 
     def __post_init__(self) -> None:
+        if self.curves.ndim != 2 or len(self.curves) != 2:
+            raise InvalidInputError(f"the curves of a network are damaged: they have the shape {self.curves.shape}")
         knots, values = self.curves
         # from one input's last knot to the next's first the slope means nothing and is not used
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -78,28 +79,10 @@ class FeatureMap:
             raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
         return inputs
 
-    def describe(self) -> dict[str, Any]:
-        """Return what is not an array, as JSON values."""
-        return {"straight": self.straight, "n_features": self.n_features}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name."""
-        return {"layout": self.layout, "curves": self.curves}
-
-    @classmethod
-    def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "FeatureMap":
-        """Return the map that gave these, checked: a kernel does not check them again."""
-        layout, curves = arrays["layout"].astype(np.int64), arrays["curves"].astype(np.float64)
-        straight, n_features = described["straight"], described["n_features"]
-        sound = (
-            layout.ndim == 2
-            and layout.shape[1:] == (4,)
-            and len(layout) > 0
-            and curves.ndim == 2
-            and len(curves) == 2
-            and isinstance(straight, bool)
-            and type(n_features) is int
-        )
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold: a kernel does not check it again."""
+        layout, curves, n_features = self.layout, self.curves, self.n_features
+        sound = layout.ndim == 2 and layout.shape[1:] == (4,) and len(layout) > 0
         if sound:
             columns, kinds, first, last = layout.T
             least = np.select([kinds == CURVE, kinds == LEVEL], [2, 1], 0)
@@ -112,4 +95,3 @@ class FeatureMap:
             )
         if not sound:
             raise InvalidInputError("the feature map of a network is damaged")
-        return cls(layout, curves, straight, n_features)

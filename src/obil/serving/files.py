@@ -12,20 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from obil.arrays import as_prior
 from obil.errors import InvalidInputError, ModelFileError
-from obil.serving.calibrators import Calibrator, calibrator_from_arrays
-from obil.serving.columns import ColumnEncoder
-from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import RatioModel, View, as_ratio_model
-from obil.serving.scorer_files import files_of, read_scorer, write_scorer
-from obil.serving.tracker_advice import TrackerAdvice
+from obil.serving.ratio_model import RatioModel, as_ratio_model
+from obil.serving.records import Stored, Written, read_record, write_record
 
-FORMAT = 1
+FORMAT, KIND = 1, "ratio_model"
 MANIFEST, TENSORS = "manifest.json", "arrays.safetensors"
 LARGEST_MANIFEST = 16_000_000  # bytes
 LIBRARIES = ("obil", "numpy", "scikit-learn", "skops", "safetensors")
@@ -69,7 +63,7 @@ def _require_replaceable(target: Path) -> None:
         return
     try:
         manifest = json.loads((target / MANIFEST).read_text(encoding="utf-8"))
-        ours = {MANIFEST, *manifest["files"]} if manifest["kind"] == "ratio_model" else set()
+        ours = {MANIFEST, *manifest["files"]} if manifest["kind"] == KIND else set()
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         ours = set()
     if not ours:
@@ -114,8 +108,8 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise ModelFileError(f"{source / TENSORS} is damaged: {error}") from None
     try:
-        _require_listed_files(manifest)
-        return _build(manifest, arrays, source, trusted)
+        model: RatioModel = read_record(RatioModel, manifest, Stored(arrays, source, manifest["files"], trusted))
+        return model
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError, ValueError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
@@ -124,76 +118,15 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
 
 
 def _write(model: RatioModel, folder: Path) -> None:
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "prior": model.prior_,
-        "holdout.log_ratios": model.holdout_.log_ratios,
-        "holdout.labels": model.holdout_.labels,
-        "holdout.weights": model.holdout_.weights,
-    }
-    scorer = write_scorer(model.scorer, "scorer", folder, arrays, file="estimator.skops")
-    arrays |= _calibrator_arrays("calibrator", model.calibrator)
-    views = []
-    for number, view in enumerate(model.view_members):
-        written = write_scorer(view.scorer, f"view{number}.scorer", folder, arrays, file=f"view{number}.skops")
-        views.append({"features": list(view.features), "scorer": written})
-        arrays |= _calibrator_arrays(f"view{number}.calibrator", view.calibrator)
-        arrays[f"view{number}.holdout"] = view.holdout
-    save_file({name: np.ascontiguousarray(values) for name, values in arrays.items()}, folder / TENSORS)
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
-        "kind": "ratio_model",
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES},
-        "classes": model.classes_.tolist(),
-        "features": None if model.feature_names is None else list(model.feature_names),
-        "columns": None if model.encoder is None else model.encoder.to_json(),
-        "calibration": model.calibration,
-        "scorer": scorer,
-        "views": views,
-        "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
-    }
-    if model.advice is not None:  # what is not there needs no field: folders from before look the same
-        manifest["advice"] = model.advice.to_json()
+    written = Written()
+    record = write_record(model, written)
+    for name, content in written.files.items():
+        (folder / name).write_bytes(content)
+    save_file({name: np.ascontiguousarray(values) for name, values in written.arrays.items()}, folder / TENSORS)
+    versions = {"python": platform.python_version()} | {name: _version(name) for name in LIBRARIES}
+    manifest = {"format": FORMAT, "kind": KIND, "versions": versions} | record
+    manifest["files"] = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-
-
-def _build(
-    manifest: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], folder: Path, trusted: Collection[str]
-) -> RatioModel:
-    classes = np.array(manifest["classes"])
-    n_classes = len(classes)
-    if classes.ndim != 1 or len(set(classes.tolist())) != n_classes:
-        raise ModelFileError(f"the classes of a model are distinct, got {classes.tolist()}")
-    views = tuple(
-        View(
-            features=tuple(int(feature) for feature in view["features"]),
-            scorer=read_scorer(
-                view["scorer"], f"view{number}.scorer", folder, arrays, n_classes=n_classes, trusted=trusted
-            ),
-            calibrator=_read_calibrator(f"view{number}.calibrator", arrays, n_classes),
-            holdout=arrays[f"view{number}.holdout"].astype(np.float64),
-        )
-        for number, view in enumerate(manifest["views"])
-    )
-    names = manifest["features"]
-    scorer = read_scorer(manifest["scorer"], "scorer", folder, arrays, n_classes=n_classes, trusted=trusted)
-    holdout = Holdout.of(arrays["holdout.log_ratios"], arrays["holdout.labels"], arrays["holdout.weights"])
-    if holdout.n_classes != n_classes:
-        raise ModelFileError(f"the held-out rows are of {holdout.n_classes} classes, the model of {n_classes}")
-    encoder = None if manifest["columns"] is None else ColumnEncoder.from_json(manifest["columns"])
-    if encoder is not None and scorer.n_features not in (None, len(encoder.columns)):
-        raise ModelFileError(f"the model takes {scorer.n_features} features, its columns are {len(encoder.columns)}")
-    return RatioModel(
-        scorer=scorer,
-        calibrator=_read_calibrator("calibrator", arrays, n_classes),
-        classes_=classes,
-        prior_=as_prior(arrays["prior"], n_classes=n_classes),
-        holdout_=holdout,
-        feature_names=None if names is None else tuple(str(name) for name in names),
-        encoder=encoder,
-        view_members=views,
-        calibration=str(manifest.get("calibration", "affine")),
-        advice=None if manifest.get("advice") is None else TrackerAdvice.from_json(manifest["advice"]),
-    )
 
 
 def saved_beside(folder: str | os.PathLike[str], name: str) -> bytes | None:
@@ -225,7 +158,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(f"{path} is damaged: {type(error).__name__}") from None
-    if not isinstance(manifest, dict) or manifest.get("kind") != "ratio_model":
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise ModelFileError(f"{path} does not describe a ratio model")
     number = manifest.get("format")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -243,34 +176,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _require_listed_files(manifest: Mapping[str, Any]) -> None:
-    """Refuse an estimator file that the manifest has no hash of: it would be read unchecked."""
-    views = manifest.get("views")
-    holders = [manifest, *(views if isinstance(views, list) else [])]
-    scorers = [holder.get("scorer") for holder in holders if isinstance(holder, dict)]
-    if any(name not in manifest["files"] for scorer in scorers for name in files_of(scorer)):
-        raise ModelFileError("the manifest of a model names only files that it lists with their hash")
-
-
-def _calibrator_arrays(prefix: str, calibrator: Calibrator) -> dict[str, npt.NDArray[Any]]:
-    return {f"{prefix}.{name}": values for name, values in calibrator.arrays().items()}
-
-
-def _read_calibrator(prefix: str, arrays: Mapping[str, npt.NDArray[Any]], n_classes: int) -> Calibrator:
-    own = {
-        name.removeprefix(f"{prefix}."): values.astype(np.float64)
-        for name, values in arrays.items()
-        if name.startswith(f"{prefix}.")
-    }
-    return calibrator_from_arrays(own, n_classes=n_classes)
-
-
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _version(library: str) -> str:

@@ -30,11 +30,15 @@ class Holdout:
         weight = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
         require_same_length(log_ratios=rows, labels=numbers, weights=weight)
         if weight.ndim != 1 or not np.isfinite(weight).all() or (weight < 0.0).any():
-            raise InvalidInputError("weights must be finite and non-negative, one a row")
+            raise InvalidInputError("weights must be finite and non-negative, one per row")
         totals = np.bincount(numbers, weights=weight, minlength=rows.shape[1])
         if (totals <= 0.0).any():
             raise InvalidInputError(f"every class needs a held-out row, got weights {totals.tolist()} per class")
         return cls(rows, numbers, weight)
+
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        Holdout.of(self.log_ratios, self.labels, self.weights)
 
     @property
     def n_classes(self) -> int:

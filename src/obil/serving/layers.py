@@ -1,19 +1,18 @@
 """Score rows with frozen linear layers: a linear model has one, a multi-layer perceptron several."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
 from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import as_matrix
-from obil.serving.scorers import FrozenScorer, raw_scores
+from obil.serving.dense_network import as_matrix, layers_fit
+from obil.serving.records import JsonFloats
+from obil.serving.scorers import OutputScorer, raw_scores
 
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda units: np.maximum(units, 0.0),
@@ -24,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LayerScorer(FrozenScorer):
+class LayerScorer(OutputScorer):
     """Linear layers in float64, as scikit-learn has them, with an activation between them.
 
     >>> scorer = LayerScorer((np.array([[2.0]]),), (np.array([1.0]),), "identity", "logit", np.array([0.5, 0.5]), 0.0)
@@ -36,7 +35,7 @@ class LayerScorer(FrozenScorer):
     biases: tuple[FloatArray, ...]  # (outputs,)
     activation: str  # one of ACTIVATIONS
     link: str  # one of LINKS
-    training_prior: FloatArray  # (K,)
+    training_prior: JsonFloats  # (K,)
     floor: float
 
     @property
@@ -45,7 +44,7 @@ class LayerScorer(FrozenScorer):
         return len(self.weights) == 1
 
     @property
-    def n_features(self) -> int:  # type: ignore[override]  # the first layer knows it
+    def n_features(self) -> int:
         """The width of a row."""
         return int(self.weights[0].shape[0])
 
@@ -71,41 +70,17 @@ class LayerScorer(FrozenScorer):
             return "a linear model"
         return f"a multi-layer perceptron with {len(self.weights) - 1} hidden layers"
 
-    def describe(self) -> dict[str, Any]:
-        """Return what is not an array, as JSON values."""
-        return self.describe_output() | {"activation": self.activation}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name."""
-        layers = zip(self.weights, self.biases, strict=True)
-        return {
-            name: array
-            for layer, pair in enumerate(layers)
-            for name, array in zip((f"weights{layer}", f"biases{layer}"), pair, strict=True)
-        }
-
-    @classmethod
-    def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "LayerScorer":
-        """Return the scorer that gave these, checked."""
-        n_layers = sum(name.startswith("weights") for name in arrays)
-        weights = tuple(arrays[f"weights{layer}"].astype(np.float64) for layer in range(n_layers))
-        biases = tuple(arrays[f"biases{layer}"].astype(np.float64) for layer in range(n_layers))
-        output = cls.read_output(described)
-        n_features, n_classes = output.pop("n_features"), output["training_prior"].size
-        shapes = [layer.shape for layer in weights]
-        sound = (
-            n_layers > 0
-            and described["activation"] in ACTIVATIONS
-            and all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
-            and all(before[1] == after[0] for before, after in pairwise(shapes))
-            and all(bias.shape == (shape[1],) for bias, shape in zip(biases, shapes, strict=True))
-            and all(np.isfinite(array).all() for array in (*weights, *biases))
-            and shapes[0][0] == n_features
-            and (shapes[-1][1] == n_classes or (shapes[-1][1], n_classes) == (1, 2))
-        )
-        if not sound:
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        super(LayerScorer, self).require_sound()
+        n_outputs, n_classes = self.weights[-1].shape[-1] if self.weights else 0, self.training_prior.size
+        known = self.activation in ACTIVATIONS
+        if (
+            not known
+            or not layers_fit(self.weights, self.biases)
+            or (n_outputs != n_classes and (n_outputs, n_classes) != (1, 2))
+        ):
             raise InvalidInputError("the layers of a model are damaged")
-        return cls(weights, biases, str(described["activation"]), **output)
 
 
 @compiled

@@ -11,7 +11,8 @@ from obil.arrays import FloatArray, as_floats, as_prior
 from obil.errors import InvalidInputError, ModelFileError
 from obil.serving.heads import HEADS, as_training_prior, scores_of_outputs
 from obil.serving.onnx_file import read_onnx, require_standard
-from obil.serving.scorers import SMALLEST_FLOOR, ColumnScorer
+from obil.serving.records import JsonFloats
+from obil.serving.scorers import SMALLEST_FLOOR, ColumnScorer, OutputScorer
 
 CHUNK_ROWS = 256
 INPUT_DTYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
@@ -102,12 +103,12 @@ class OnnxNetwork:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OnnxScorer:
+class OnnxScorer(OutputScorer):
     """The raw scores of an ONNX network: its outputs, read by kind, with the training prior divided out."""
 
     network: OnnxNetwork
     head: str  # as in `obil.serving.heads`, or "probability" or "margin"
-    training_prior: FloatArray  # (K,)
+    training_prior: JsonFloats  # (K,)
     floor: float = SMALLEST_FLOOR  # of probabilities
 
     def __post_init__(self) -> None:

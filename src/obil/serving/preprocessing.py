@@ -1,8 +1,7 @@
 """Impute, scale and encode columns as a fitted pipeline does, by one table of what each column of its output is."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,14 +22,13 @@ COLUMN = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-_INNER: dict[str, type[TreeScorer] | type[LayerScorer]] = {"trees": TreeScorer, "layers": LayerScorer}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preprocessing:
     """The columns that a pipeline makes, each from one column of the rows."""
 
-    columns: npt.NDArray[np.void]  # (outputs,) of COLUMN
+    columns: Annotated[npt.NDArray[np.void], COLUMN]  # (outputs,)
     table: FloatArray  # (2, keys of all columns): keys, increasing within a column, and the value of each
     n_features: int  # the width of a row
 
@@ -46,6 +44,20 @@ class Preprocessing:
                 f"feature {source} must be a finite number or a category known from training, got another"
             )
         return made
+
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold: a kernel reads the table without asking."""
+        columns, table = self.columns, self.table
+        first, last = columns["first"], columns["last"]
+        sound = (
+            columns.ndim == table.ndim - 1 == 1
+            and len(table) == 2
+            and bool(((columns["source"] >= 0) & (columns["source"] < self.n_features)).all())
+            and bool(((first >= 0) & (first <= last) & (last <= table.shape[1])).all())
+            and all(np.isfinite(columns[name]).all() for name in ("shift", "divisor", "scale", "offset"))
+        )
+        if not sound:
+            raise InvalidInputError("the preprocessing of a model is damaged")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,46 +95,10 @@ class PreprocessedScorer:
         """Return a short text that says what scores."""
         return f"{self.scorer.summary()} on {len(self.preprocessing.columns)} preprocessed columns"
 
-    def describe(self) -> dict[str, Any]:
-        """Return what is not an array, as JSON values."""
-        inner = next(name for name, kind in _INNER.items() if isinstance(self.scorer, kind))
-        return {"n_features": self.n_features, "inner": inner, "scorer": self.scorer.describe()}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name."""
-        columns = self.preprocessing.columns
-        return (
-            {f"columns.{name}": columns[name] for name in COLUMN.names or ()}
-            | {"table": self.preprocessing.table}
-            | {f"scorer.{name}": array for name, array in self.scorer.arrays().items()}
-        )
-
-    @classmethod
-    def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "PreprocessedScorer":
-        """Return the scorer that gave these, checked: a kernel reads the table without asking."""
-        own = {name.removeprefix("scorer."): array for name, array in arrays.items() if name.startswith("scorer.")}
-        scorer = _INNER[described["inner"]].rebuild(described["scorer"], own)
-        fields = {name: arrays[f"columns.{name}"] for name in COLUMN.names or ()}
-        table, n_features = arrays["table"].astype(np.float64), described["n_features"]
-        columns = np.zeros(scorer.n_features, COLUMN)
-        sound = (
-            type(n_features) is int
-            and table.ndim == 2
-            and len(table) == 2
-            and all(field.shape == columns.shape for field in fields.values())
-        )
-        if sound:
-            for name, field in fields.items():
-                columns[name] = field
-            first, last = columns["first"], columns["last"]
-            sound = (
-                bool(((columns["source"] >= 0) & (columns["source"] < n_features)).all())
-                and bool(((first >= 0) & (first <= last) & (last <= table.shape[1])).all())
-                and all(np.isfinite(columns[name]).all() for name in ("shift", "divisor", "scale", "offset"))
-            )
-        if not sound:
-            raise InvalidInputError("the preprocessing of a model is damaged")
-        return cls(Preprocessing(columns, table, n_features), scorer)
+    def require_sound(self) -> None:
+        """Refuse a classifier that takes other columns than the preprocessing makes."""
+        if self.scorer.n_features != len(self.preprocessing.columns):
+            raise InvalidInputError("the preprocessing of a model is damaged: its classifier takes other columns")
 
 
 @compiled

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from obil.serving.calibrators import Calibrator
 from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
 from obil.serving.describe_model import describe_model
 from obil.serving.holdout import Holdout
+from obil.serving.records import JSON
 from obil.serving.scorers import EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 
@@ -73,7 +74,7 @@ class RatioModel:
 
     scorer: Scorer
     calibrator: Calibrator
-    classes_: npt.NDArray[Any]  # (K,)
+    classes_: Annotated[npt.NDArray[Any], JSON]  # (K,)
     prior_: FloatArray  # (K,)
     holdout_: Holdout
     feature_names: tuple[str, ...] | None = None
@@ -86,6 +87,22 @@ class RatioModel:
     def n_classes(self) -> int:
         """The number of classes, K."""
         return len(self.classes_)
+
+    def require_sound(self) -> None:
+        """Refuse parts of a damaged file that do not fit one another."""
+        if self.classes_.ndim != 1 or len(set(self.classes_.tolist())) != self.n_classes:
+            raise InvalidInputError(f"the classes of a model are distinct, got {self.classes_.tolist()!r:.80}")
+        as_prior(self.prior_, n_classes=self.n_classes)
+        parts: tuple[RatioModel | View, ...] = (self, *self.view_members)
+        for part in parts:
+            counts = {self.holdout_.n_classes, part.calibrator.n_classes, *_class_counts(part.scorer)}
+            if counts != {self.n_classes}:
+                raise InvalidInputError(f"a part of the model has {counts} classes, the model {self.n_classes}")
+        n_features = self.scorer.n_features
+        if self.encoder is not None and n_features not in (None, len(self.encoder.columns)):
+            raise InvalidInputError(
+                f"the model takes {n_features} features, its columns are {len(self.encoder.columns)}"
+            )
 
     @property
     def n_views(self) -> int:
@@ -240,18 +257,24 @@ def class_named(text: str, classes: npt.NDArray[Any]) -> int:
 def as_dataframe(X: Any) -> Any:
     """Return a table of another kind as a pandas DataFrame, which wrapped estimators take; other rows as they are.
 
-    >>> as_dataframe({"ward": ["A", None]})["ward"].tolist()
-    ['A', nan]
+    >>> table = as_dataframe({"ward": ["A", None], "age": [61, None]})
+    >>> table["ward"].tolist(), table["age"].tolist()
+    (['A', nan], [61.0, nan])
     """
     if not is_table(X) or hasattr(X, "iloc"):
         return X
     import pandas as pd  # noqa: PLC0415  # only a model fitted on a DataFrame needs it
 
-    columns = {name: column_values(X, name) for name in column_names(X)}
-    for name, values in columns.items():
-        if values.dtype == object:
-            columns[name] = np.array([np.nan if value is None else value for value in values], dtype=object)
-    return pd.DataFrame(columns)
+    table = pd.DataFrame({name: column_values(X, name) for name in column_names(X)})
+    # None becomes NaN; numbers among missing values become floats, so that every kind of table gives the same bits
+    return table.where(table.notna(), np.nan).infer_objects()
+
+
+def _class_counts(scorer: Any) -> set[int]:
+    """Return the numbers of classes of a scorer and, in an ensemble, of its members."""
+    if hasattr(scorer, "members"):
+        return set().union(*map(_class_counts, scorer.members))
+    return {scorer.training_prior.size}
 
 
 def _by_name(table: Any, names: Sequence[str]) -> Any:

@@ -1,8 +1,7 @@
 """Turn what a classifier outputs into raw scores on the scale of log ratios."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, as_prior
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
+from obil.serving.records import JsonFloats
 
 SMALLEST_FLOOR = 1e-12
 # What a classifier's outputs are. A single column is class 1's, of two.
@@ -20,6 +20,7 @@ MARGIN = "margin"  # on no particular scale: taken as they are
 LINKS = (PROBABILITY, LOGIT, ONE_VS_REST, MARGIN)
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """Gives raw scores: not yet calibrated, column 0 is 0.
 
@@ -35,32 +36,23 @@ class Scorer(Protocol):
         """Return raw scores of rows, (n, K)."""
 
 
-class FrozenScorer:
-    """What every scorer that was frozen into arrays tells of its output."""
+class OutputScorer:
+    """A scorer that turns a classifier's outputs into raw scores."""
 
     __slots__ = ()
-    link: str
-    training_prior: FloatArray  # (K,)
-    floor: float
-    n_features: int
+    training_prior: JsonFloats  # (K,)
+    floor: float  # probabilities below it are moved to it
 
-    def describe_output(self) -> dict[str, Any]:
-        """Return the link, the training prior, the floor and the number of features as JSON values."""
-        prior = self.training_prior.tolist()
-        return {"link": self.link, "training_prior": prior, "floor": self.floor, "n_features": self.n_features}
-
-    @staticmethod
-    def read_output(described: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `describe_output` gave, checked."""
-        link, floor, n_features = described["link"], float(described["floor"]), described["n_features"]
-        if link not in LINKS or not 0.0 <= floor <= 0.5 or type(n_features) is not int or n_features < 1:
-            raise InvalidInputError(f"a model's outputs are damaged: {link!r:.40}, {floor!r}, {n_features!r:.40}")
-        prior = as_prior(described["training_prior"])
-        return {"link": link, "training_prior": prior, "floor": floor, "n_features": n_features}
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        as_prior(self.training_prior)
+        link = getattr(self, "link", MARGIN)
+        if link not in LINKS or not 0.0 <= self.floor <= 0.5:
+            raise InvalidInputError(f"a model's outputs are damaged: link {link!r:.40}, floor {self.floor!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EstimatorScorer:
+class EstimatorScorer(OutputScorer):
     """The scores of a fitted scikit-learn classifier, with the class prior it was trained at divided out.
 
     Probabilities become log p_k/prior_k - log p_0/prior_0; margins (`decision_function`) are taken as they are.
@@ -69,7 +61,7 @@ class EstimatorScorer:
 
     estimator: Any
     method: str  # "predict_proba" or "decision_function"
-    training_prior: FloatArray  # (K,)
+    training_prior: JsonFloats  # (K,)
     floor: float = SMALLEST_FLOOR
     n_features: int | None = None
     reason: str = "it was not frozen into arrays"  # why it is served by its own library
@@ -96,12 +88,12 @@ class EstimatorScorer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnScorer:
+class ColumnScorer(OutputScorer):
     """Scores that another system computed: a row is its score, or one score per class."""
 
     batch_invariant: ClassVar[bool] = True
-    kind: str  # PROBABILITY or MARGIN
-    training_prior: FloatArray  # (K,)
+    link: str  # PROBABILITY or MARGIN
+    training_prior: JsonFloats  # (K,)
     floor: float = SMALLEST_FLOOR
 
     @property
@@ -112,14 +104,14 @@ class ColumnScorer:
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K), of scores (n,), (n, 1) or (n, K)."""
         values = as_score_columns(X, n_classes=self.training_prior.size)
-        if self.kind == PROBABILITY and ((values < 0.0).any() or (values > 1.0).any()):
+        if self.link == PROBABILITY and ((values < 0.0).any() or (values > 1.0).any()):
             raise InvalidInputError("these scores are probabilities, so each must lie in [0, 1]")
-        return raw_scores(values, self.kind, self.training_prior, self.floor)
+        return raw_scores(values, self.link, self.training_prior, self.floor)
 
 
 def link_of(method: str) -> str:
     """Return what the outputs of a scikit-learn method are."""
-    return PROBABILITY if method == "predict_proba" else MARGIN
+    return {"predict_proba": PROBABILITY, "decision_function": MARGIN}[method]
 
 
 def as_score_columns(scores: npt.ArrayLike, *, n_classes: int | None = None) -> FloatArray:

@@ -1,8 +1,6 @@
 """Hold what a backtest advises a tracker to start with: it travels in the model's folder."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from obil.arrays import as_floats
 from obil.errors import InvalidInputError
@@ -20,7 +18,7 @@ class TrackerAdvice:
     """
 
     lead: str  # "training", "slow" or "fast"
-    start_weights: tuple[float, ...] | None = None  # one an expert, summing to 1
+    start_weights: tuple[float, ...] | None = None  # of each expert, summing to 1
 
     def __post_init__(self) -> None:
         if self.lead not in LEADS:
@@ -31,13 +29,3 @@ class TrackerAdvice:
         if weights.ndim != 1 or not (weights >= SMALLEST_WEIGHT).all() or not abs(weights.sum() - 1.0) <= 1e-6:
             raise InvalidInputError(f"start_weights must be positive and sum to 1, got {self.start_weights!r:.120}")
         object.__setattr__(self, "start_weights", tuple(weights.tolist()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {"lead": self.lead, "start_weights": None if self.start_weights is None else list(self.start_weights)}
-
-    @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> "TrackerAdvice":
-        """Return the advice that gave these values, checked."""
-        weights = described["start_weights"]
-        return cls(described["lead"], None if weights is None else tuple(weights))

@@ -1,8 +1,8 @@
 """Score rows with frozen decision trees, a forest's or a booster's, without the library that grew them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
 from obil.serving.dense_network import as_matrix
-from obil.serving.scorers import LOGIT, PROBABILITY, FrozenScorer, raw_scores
+from obil.serving.records import JsonFloats, pack
+from obil.serving.scorers import LOGIT, PROBABILITY, OutputScorer, raw_scores
 
 CHUNK_ROWS = 512  # rows that walk one tree after the other: its nodes stay in the cache
 LEAF = -1
@@ -24,12 +25,12 @@ NODE = np.dtype(
     ],
     align=True,
 )  # fmt: skip
-SETTINGS = ("single_inputs", "single_sums", "allow_missing")
-Nodes = npt.NDArray[np.void]  # of NODE
+pack_nodes = partial(pack, NODE)  # from the array of each field
+Nodes = Annotated[npt.NDArray[np.void], NODE]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TreeScorer(FrozenScorer):
+class TreeScorer(OutputScorer):
     """Trees as a flat array of nodes; a forest averages probabilities, a booster adds log odds.
 
     A row goes left where its feature is at most the threshold or its category is in the node's set; where the
@@ -44,7 +45,7 @@ class TreeScorer(FrozenScorer):
     start: FloatArray  # (K,) of a forest 0; of a booster its log odds before any tree, (1,) for two classes
     category_sets: npt.NDArray[np.uint8]  # (sets, bytes) bit c of a set tells that category c goes left
     link: str  # PROBABILITY of a forest, LOGIT of a booster
-    training_prior: FloatArray  # (K,)
+    training_prior: JsonFloats  # (K,)
     floor: float  # probabilities below this are moved to it
     n_features: int
     single_inputs: bool = False  # features are rounded to float32, as in scikit-learn's forests and XGBoost
@@ -78,41 +79,11 @@ class TreeScorer(FrozenScorer):
         """Return a short text that says what scores."""
         return "a decision tree" if len(self.roots) == 1 else f"{len(self.roots):,} decision trees"
 
-    def describe(self) -> dict[str, Any]:
-        """Return what is not an array, as JSON values."""
-        return self.describe_output() | {name: getattr(self, name) for name in SETTINGS}
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays by name."""
-        others = {name: getattr(self, name) for name in ("roots", "outputs", "values", "start", "category_sets")}
-        return others | {name: self.nodes[name] for name in NODE.names or ()}
-
-    @classmethod
-    def rebuild(cls, described: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> "TreeScorer":
-        """Return the scorer that gave these, checked: a kernel follows the nodes without asking."""
-        fields = {name: np.asarray(arrays[name]) for name in NODE.names or ()}
-        settings: dict[str, Any] = {name: bool(described[name]) for name in SETTINGS}
-        scorer = cls(
-            nodes=pack_nodes(**fields) if len({field.shape for field in fields.values()}) == 1 else np.empty(0, NODE),
-            roots=arrays["roots"].astype(np.int32),
-            outputs=arrays["outputs"].astype(np.int32),
-            values=arrays["values"].astype(np.float64),
-            start=arrays["start"].astype(np.float64),
-            category_sets=arrays["category_sets"].astype(np.uint8),
-            **cls.read_output(described),
-            **settings,
-        )
-        if not _is_sound(scorer):
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold: a kernel follows the nodes without asking."""
+        super(TreeScorer, self).require_sound()
+        if not _is_sound(self):
             raise InvalidInputError("the trees of a model are damaged")
-        return scorer
-
-
-def pack_nodes(**fields: npt.ArrayLike) -> Nodes:
-    """Return nodes from the arrays of their fields, each (nodes,)."""
-    nodes = np.zeros(np.shape(fields["feature"]), NODE)
-    for name, values in fields.items():
-        nodes[name] = values
-    return nodes
 
 
 def _is_sound(trees: TreeScorer) -> bool:
@@ -122,6 +93,7 @@ def _is_sound(trees: TreeScorer) -> bool:
     shapes = (
         trees.link in (PROBABILITY, LOGIT)
         and nodes.ndim == 1
+        and trees.n_features > 0
         and n_trees > 0
         and trees.roots.shape == trees.outputs.shape == (n_trees,)
         and trees.values.shape == (n_nodes, n_classes if forest else 1)

@@ -29,6 +29,7 @@ from tests.serving.ensembles import (
     standard_map,
     stump_forest,
 )
+from tests.serving.stored import arrays_of
 
 GOLDEN = Path(__file__).parent / "golden" / "network_1"
 
@@ -156,7 +157,7 @@ def test_features_that_are_not_shared_stay_apart(tmp_path: Path) -> None:
 def test_shared_features_are_written_once(tmp_path: Path) -> None:
     save(as_model(gated()), tmp_path / "model")
     names = set(load_file(tmp_path / "model" / "arrays.safetensors"))
-    assert {name for name in names if "layout" in name} == {"scorer.features0.layout"}
+    assert {name for name in names if "layout" in name} == {"scorer.members0.features.layout"}
 
 
 def test_a_scorer_without_a_format_is_refused_when_saved(tmp_path: Path) -> None:
@@ -215,8 +216,8 @@ def scorer(**change: Any) -> Callable[[dict[str, Any]], object]:
     return lambda told: told["scorer"].update(change)
 
 
-def inner(number: int, **change: Any) -> Callable[[dict[str, Any]], object]:
-    return lambda told: told["scorer"]["members"][number]["scorer"].update(change)
+def features(**change: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda told: told["scorer"]["members"][0]["features"].update(change)
 
 
 HOSTILE_MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -231,34 +232,43 @@ HOSTILE_MANIFESTS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a member too few": lambda told: told["scorer"]["members"].pop(),
     "a member too many": lambda told: told["scorer"]["members"].append(told["scorer"]["members"][1]),
     "ten thousand members": lambda told: told["scorer"].update(members=[told["scorer"]["members"][0]] * 10_001),
-    "features that do not exist": member(0, features=1),
-    "features counted from the end": member(0, features=-2),
+    "features that do not exist": member(3, features={"same_as": "scorer.members7.features"}),
+    "features that come later": member(0, features={"same_as": "scorer.members3.features"}),
+    "features that are a network": member(3, features={"same_as": "scorer.members0.network"}),
+    "features that are trees": member(3, features={"same_as": "scorer.members1"}),
+    "features that are the ensemble itself": member(3, features={"same_as": "scorer"}),
+    "features that are a list": member(3, features={"same_as": ["scorer.members0.features"]}),
     "features that are a string": member(0, features="0"),
     "features that are nothing": member(0, features=None),
-    "feature maps that are missing": scorer(feature_maps=[]),
-    "feature maps without a description": scorer(feature_maps=[{}]),
-    "a feature map too many": scorer(feature_maps=[{"straight": False, "n_features": WIDTH}] * 2),
-    "a curve that is neither straight nor flat": scorer(feature_maps=[{"straight": 1, "n_features": WIDTH}]),
-    "a row narrower than its columns": scorer(feature_maps=[{"straight": False, "n_features": WIDTH - 1}]),
-    "a row wider than that of the other members": scorer(feature_maps=[{"straight": False, "n_features": WIDTH + 1}]),
+    "features without a description": member(0, features={}),
+    "a curve that is neither straight nor flat": features(straight=1),
+    "a row narrower than its columns": features(n_features=WIDTH - 1),
+    "a row wider than that of the other members": features(n_features=WIDTH + 1),
+    "arrays that are named by a number": features(curves=3),
+    "an array that is another's": features(curves="scorer.members0.features.layout"),
+    "layers that are no list": member(0, network={"weights": "scorer.members0.network.weights0", "biases": []}),
     "a network of one class": member(0, training_prior=[1.0]),
     "a network of three classes": member(0, training_prior=[0.5, 0.3, 0.2]),
     "a weight of 0": member(0, training_prior=[1.0, 0.0]),
     "an unknown head": member(0, head="sigmoid"),
     "a softmax with one output": member(0, head="softmax"),
-    "trees of three classes": inner(1, training_prior=[0.5, 0.3, 0.2]),
-    "trees of an unknown kind": inner(1, link="grove"),
-    "trees without a prior of a class": inner(1, training_prior=[1.0, 0.0]),
-    "trees of a narrower row": inner(1, n_features=3),
-    "trees of a wider row": inner(1, n_features=5),
-    "an estimator's file that is not listed": member(2, file="other.skops"),
-    "an estimator's file outside the folder": member(2, file="../estimator.skops"),
+    "trees of three classes": member(1, training_prior=[0.5, 0.3, 0.2]),
+    "trees of an unknown kind": member(1, link="grove"),
+    "trees without a prior of a class": member(1, training_prior=[1.0, 0.0]),
+    "trees of a narrower row": member(1, n_features=3),
+    "trees of a wider row": member(1, n_features=5),
+    "an estimator's file that is not listed": member(2, estimator="other.skops"),
+    "an estimator's file outside the folder": member(2, estimator="../scorer.members2.skops"),
+    "an estimator's file that is a number": member(2, estimator=7),
+    "an estimator's file that holds arrays": member(2, estimator="arrays.safetensors"),
     "an estimator's method that is none": member(2, method="fit"),
     "an estimator of three classes": member(2, training_prior=[0.5, 0.3, 0.2]),
     "an estimator's floor above one half": member(2, floor=0.9),
     "three classes all over": lambda told: told.update(classes=[0, 1, 2]),
-    "a gating network of features that do not exist": scorer(gating={"features": 3}),
-    "a gating network without a network": scorer(gating={"features": 0}),
+    "a gating network of features that do not exist": scorer(
+        gating={"features": {"same_as": "scorer.members9.features"}}
+    ),
+    "a gating network without a network": scorer(gating={"features": {"same_as": "scorer.members0.features"}}),
     "a gating network that is a string": scorer(gating="yes"),
     "a gating network that is missing": lambda told: told["scorer"].pop("gating"),
 }
@@ -294,7 +304,7 @@ def test_a_file_that_a_member_names_deep_inside_must_be_listed_too(tmp_path: Pat
     shutil.copy(skops, tmp_path / "model" / "other.skops")
 
     def unlist(told: dict[str, Any]) -> None:
-        told["scorer"]["members"][0]["members"][2]["file"] = "other.skops"
+        told["scorer"]["members"][0]["members"][2]["estimator"] = "other.skops"
         del told["files"]["other.skops"]
 
     tampered(tmp_path / "model", manifest=unlist)
@@ -308,7 +318,9 @@ def test_ensembles_nested_without_end_are_refused(depth: int, folder: Path) -> N
     tampered(folder)
     told = (folder / "manifest.json").read_text()
     scorer = json.dumps(json.loads(told)["scorer"])
-    nested = '{"kind": "ensemble", "members": [' * depth + scorer + '], "gating": null, "feature_maps": []}' * depth
+    nested = (
+        '{"kind": "ensemble", "members": [' * depth + scorer + '], "gating": null, "weights": "scorer.weights"}' * depth
+    )
     assert scorer in told
     (folder / "manifest.json").write_text(told.replace(scorer, nested))
     with pytest.raises(ModelFileError):
@@ -321,7 +333,7 @@ def test_ensembles_nested_deeper_than_python_can_follow_are_refused(
     """From Python 3.12 on the reader of JSON goes deeper than functions can: its result is put in here."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for _ in range(2_000):
-        own = {"kind": "ensemble", "members": [manifest["scorer"]], "gating": None, "feature_maps": []}
+        own = {"kind": "ensemble", "members": [manifest["scorer"]], "gating": None, "weights": "scorer.weights"}
         manifest["scorer"] = own
     monkeypatch.setattr(files, "_read_manifest", lambda _: manifest)
     with pytest.raises(ModelFileError):
@@ -332,26 +344,28 @@ def replaced(**change: Any) -> Callable[[dict[str, Any]], object]:
     return lambda arrays: arrays.update({name.replace("__", "."): values for name, values in change.items()})
 
 
-NARROW = {f"scorer.member0.{name}": values for name, values in network((3, 6, 5, 1)).arrays().items()}
-TWO_OUTPUTS = {f"scorer.member0.{name}": values for name, values in network((N_INPUTS, 6, 5, 2)).arrays().items()}
+NARROW = arrays_of(network((3, 6, 5, 1)), "scorer.members0.network")
+TWO_OUTPUTS = arrays_of(network((N_INPUTS, 6, 5, 2)), "scorer.members0.network")
 HOSTILE_ARRAYS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a network of fewer inputs than its features give": lambda arrays: arrays.update(NARROW),
     "a binary network of two outputs": lambda arrays: arrays.update(TWO_OUTPUTS),
-    "a network without a layer": lambda arrays: arrays.pop("scorer.member0.weights1"),
+    "a network without a layer": lambda arrays: arrays.pop("scorer.members0.network.weights1"),
     "a network without its last layer": lambda arrays: (
-        arrays.pop("scorer.member0.weights2"),
-        arrays.pop("scorer.member0.biases2"),
+        arrays.pop("scorer.members0.network.weights2"),
+        arrays.pop("scorer.members0.network.biases2"),
     ),
     "a network without layers": lambda arrays: [
-        arrays.pop(name) for name in list(arrays) if name.startswith("scorer.member0.")
+        arrays.pop(name) for name in list(arrays) if name.startswith("scorer.members0.network.")
     ],
-    "features without a layout": lambda arrays: arrays.pop("scorer.features0.layout"),
-    "features without curves": lambda arrays: arrays.pop("scorer.features0.curves"),
-    "curves that are not numbers": replaced(scorer__features0__curves=np.full((2, 14), np.nan)),
-    "a layout that wraps round": replaced(scorer__features0__layout=np.array([[0, 0, 1, -(2**63)]] * N_INPUTS)),
-    "a layout of another type": replaced(scorer__features0__layout=np.full((N_INPUTS, 4), np.nan)),
-    "trees in a circle": replaced(scorer__member1__left=np.zeros(8, dtype=np.int32)),
-    "trees without values": lambda arrays: arrays.pop("scorer.member1.values"),
+    "features without a layout": lambda arrays: arrays.pop("scorer.members0.features.layout"),
+    "features without curves": lambda arrays: arrays.pop("scorer.members0.features.curves"),
+    "curves that are not numbers": replaced(scorer__members0__features__curves=np.full((2, 14), np.nan)),
+    "a layout that wraps round": replaced(
+        scorer__members0__features__layout=np.array([[0, 0, 1, -(2**63)]] * N_INPUTS)
+    ),
+    "a layout of another type": replaced(scorer__members0__features__layout=np.full((N_INPUTS, 4), np.nan)),
+    "trees in a circle": replaced(scorer__members1__nodes__left=np.zeros(8, dtype=np.int32)),
+    "trees without values": lambda arrays: arrays.pop("scorer.members1.values"),
     "no weights": lambda arrays: arrays.pop("scorer.weights"),
     "weights of other members": replaced(scorer__weights=np.full(3, 1 / 3)),
     "negative weights": replaced(scorer__weights=np.array([-0.1, 0.5, 0.3, 0.3])),
@@ -373,7 +387,7 @@ def test_a_gating_network_that_does_not_fit_its_features_and_members_is_refused(
     widths: tuple[int, ...], gated_folder: Path
 ) -> None:
     """One row is written past the end of a narrower network: what the kernel reads is checked here or nowhere."""
-    gating = {f"scorer.gating.{name}": values for name, values in network(widths).arrays().items()}
+    gating = arrays_of(network(widths), "scorer.gating.network")
     tampered(gated_folder, arrays=lambda arrays: arrays.update(gating))
     with pytest.raises(ModelFileError):
         load(gated_folder)
