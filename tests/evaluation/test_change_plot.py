@@ -9,9 +9,9 @@ import pytest
 
 from obil.evaluation.change_plot import change_figure, draw_change
 from obil.online.reports.explain import explain
-from obil.online.reports.monitoring_runs import MonitoringRun
 from obil.online.reports.stream_facts import MonitorFacts, StreamFacts
 from obil.online.state.history import StreamHistory
+from obil.online.state.monitoring_runs import MonitoringRun
 
 NAMES = (
     ("ok", "fraud"),

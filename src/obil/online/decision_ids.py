@@ -1,10 +1,11 @@
-"""Take the user's own names for decisions, and know which row has which."""
+"""Check what comes with a label: the user's own id of a decision, which row has it, and the propensity."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from obil.arrays import shown
 from obil.errors import InvalidInputError
 
 Id: TypeAlias = int | str
@@ -13,6 +14,7 @@ WHOLE = (int, np.integer)
 LARGEST_ID = 2**128  # a UUID as a number fits
 LONGEST_ID = 1_000  # characters; without a limit a horizon would not bound the memory
 LARGEST_RANGE = 2**62
+SMALLEST_PROPENSITY = 1e-9  # a label that stands for more rows than that is a mistake
 
 
 class RowNames:
@@ -97,9 +99,13 @@ def as_id(id: Any) -> Id:  # noqa: A002  # the name users know
     raise InvalidInputError(f"an id must be a text or a whole number, got {type(id).__name__} {shown(id, 80)}")
 
 
-def shown(value: object, length: int = 40) -> str:
-    """Return the beginning of what a value looks like; a number of 5,000 digits refuses to be printed."""
-    try:
-        return repr(value)[:length]
-    except ValueError:
-        return f"a {type(value).__name__} too long to print"
+def as_propensity(value: object) -> float:
+    """Return the probability that a label was asked for as a plain number, or say that it is none.
+
+    >>> as_propensity(1)
+    1.0
+    """
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number or not SMALLEST_PROPENSITY <= value <= 1:  # type: ignore[operator]  # a number by now
+        raise InvalidInputError(f"propensity must be a probability in [1e-9, 1], got {shown(value)}")
+    return float(value)  # type: ignore[arg-type]

@@ -34,10 +34,10 @@ class DecisionRule:
             policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(2 if positive is not None else model.n_classes)))
         if isinstance(policy, CostPolicy):
             policy = CostPolicy(_ordered(policy.costs, model, positive))
-        by_matrix = isinstance(policy, CostPolicy) and model.n_classes > 2 and positive is None
-        if model.n_classes > 2 and positive is None and not by_matrix:
-            raise InvalidInputError(f"a policy for {model.n_classes} classes alerts on one of them: give positive=")
-        if by_matrix and isinstance(policy, CostPolicy):
+        by_matrix = model.n_classes > 2 and positive is None
+        if by_matrix:
+            if not isinstance(policy, CostPolicy):
+                raise InvalidInputError(f"a policy for {model.n_classes} classes alerts on one of them: give positive=")
             policy = CostPolicy(_full_matrix(policy.costs, model.n_classes))
         self.policy: Policy = policy
         self.bound = None if by_matrix else policy.bind(model.holdout_, positive=positive)
@@ -66,12 +66,8 @@ class DecisionRule:
             others = posteriors.copy()
             others[:, self.positive] = -1.0
             other = np.argmax(others, axis=1)
-        return Ruling(
-            np.where(alert, self.positive, other).astype(np.int64),
-            posteriors,
-            thresholds,
-            self.bound.reachable(own_priors),
-        )
+        numbers = np.where(alert, self.positive, other).astype(np.int64)
+        return Ruling(numbers, posteriors, thresholds, self.bound.reachable(own_priors))
 
     def decide_one(self, ratios: FloatArray, prior: FloatArray) -> tuple[int, float | None, bool]:
         """Return the class number, the threshold and whether the policy could be met, of one row, (K,)."""
@@ -89,10 +85,25 @@ def class_number(positive: Any, model: RatioModel) -> int | None:
     """Return the number of the class to alert on: the second of two if None is named, and none of many."""
     if positive is None:
         return 1 if model.n_classes == 2 else None
+    return _number_of("positive must be", positive, model.classes_.tolist())
+
+
+def unlabeled_class(unlabeled_as: Any, model: RatioModel, positive: int | None) -> int | None:
+    """Return the number of the class that a missing label means, or None where it means nothing."""
+    if unlabeled_as is None:
+        return None
     names = model.classes_.tolist()
-    if positive not in names:
-        raise InvalidInputError(f"positive must be one of {names}, got {positive!r}")
-    return int(names.index(positive))
+    if isinstance(unlabeled_as, str) and unlabeled_as == "negative" and unlabeled_as not in names:
+        if positive is None or len(names) != 2:
+            raise InvalidInputError(f'unlabeled_as="negative" needs two classes: name one of {names} instead')
+        return 1 - positive
+    return _number_of('unlabeled_as must be None, "negative" or', unlabeled_as, names)
+
+
+def _number_of(rule: str, name: Any, names: list[Any]) -> int:
+    if name not in names:
+        raise InvalidInputError(f"{rule} one of {names}, got {name!r:.40}")
+    return names.index(name)
 
 
 def _full_matrix(costs: Costs, n_classes: int) -> Costs:

@@ -1,7 +1,7 @@
 """Score a row, decide it at the current prior, then update the prior: the threshold follows the stream."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,26 +13,26 @@ from obil.errors import InvalidInputError
 from obil.monitor import LabelShiftMonitor
 from obil.online.decision import Decision, Decisions
 from obil.online.decision_ids import as_id, as_ids
-from obil.online.decision_rule import DecisionRule, class_number
-from obil.online.labels.label_counts import LabelCounts
+from obil.online.decision_rule import DecisionRule, class_number, unlabeled_class
 from obil.online.labels.label_ledger import Arrived, LabelLedger, Remembered
 from obil.online.labels.one_class_labels import OneClass, OneClassLabels
-from obil.online.labels.unlabeled import unlabeled_class
 from obil.online.one_row import one_row
-from obil.online.reports.change_text import prior_text
-from obil.online.reports.explain import ChangeReport, explain
-from obil.online.reports.monitoring_runs import MonitoringRun, with_ended
-from obil.online.reports.performance_report import PerformanceReport, performance_report, with_calibration_spread
-from obil.online.reports.stream_facts import facts_of
 from obil.online.state.history import StreamHistory, update_monitor
+from obil.online.state.monitoring_runs import MonitoringRun, with_ended
 from obil.online.state.outcome_tally import OutcomeTally
+from obil.online.state.saved_ledger import LabelCounts
 from obil.online.state.saved_stream import KIND, STATE_FORMAT, read_stream, refused_as_damaged
 from obil.online.state.stream_record import StreamRecord
 from obil.online.writer_lock import WriterLock
 from obil.policies import CostPolicy, Policy
 from obil.serving.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
 from obil.trackers import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker
+from obil.trackers.calibration_spread import with_calibration_spread
 from obil.trackers.tracker import CompiledTracker
+
+if TYPE_CHECKING:
+    from obil.online.reports.explain import ChangeReport
+    from obil.online.reports.performance_report import PerformanceReport
 
 HORIZON = 10_000  # rows that a label may come late
 
@@ -115,6 +115,8 @@ class OnlineClassifier:
         self._writer = WriterLock()
 
     def __repr__(self) -> str:
+        from obil.online.reports.change_text import prior_text  # noqa: PLC0415  # deciding rows needs no reports
+
         prior = prior_text(self._rule.labels, self.prior)
         known = f"{self._rows:,} rows, prior {prior}, {self._ledger.counts.labelled:,} labels"
         return f"OnlineClassifier({known}, {type(self._tracker).__name__}, {'' if self.trusted else 'not '}trusted)"
@@ -329,7 +331,7 @@ class OnlineClassifier:
         with self._writer:
             return self._ledger.forget(row)
 
-    def performance(self, *, level: float = 0.9) -> PerformanceReport:
+    def performance(self, *, level: float = 0.9) -> "PerformanceReport":
         """Return precision, recall, F1, alert rate and cost: expected now, and over about the last 5,000 rows.
 
         Without labels they follow from the prior, the calibrated log ratios and their uncertainty; labels take over
@@ -340,6 +342,8 @@ class OnlineClassifier:
                 "performance needs a positive class: OnlineClassifier(model, positive=...), "
                 f"one of {self._rule.labels!r:.200}"
             )
+        from obil.online.reports.performance import performance_report  # noqa: PLC0415
+
         with self._writer.waiting():
             known: dict[str, Any] = {
                 "prior": self.prior,
@@ -348,12 +352,16 @@ class OnlineClassifier:
                 "costs": self.costs,
                 "trusted": self.trusted,
                 "one_class_labels": self.one_class_labels is not None,
+                "positive": self._positive,
             }
             model, tally = self._model, OutcomeTally.from_state(self._record.tally.state())
-        return performance_report(tally, model, positive=self._positive, level=level, **known)
+        return performance_report(tally, model, level=level, **known)
 
-    def explain(self, *, level: float = 0.9) -> ChangeReport:
+    def explain(self, *, level: float = 0.9) -> "ChangeReport":
         """Report what changed, since when, with what confidence, and what to do about it."""
+        from obil.online.reports.explain import explain  # noqa: PLC0415
+        from obil.online.reports.stream_facts import facts_of  # noqa: PLC0415
+
         with self._writer.waiting():
             return explain(facts_of(self, level=level), self._record.history)
 
@@ -388,8 +396,7 @@ class OnlineClassifier:
         with refused_as_damaged():
             online = cls(fitted, policy=saved.policy, positive=label, tracker=FixedPrior(), monitor=monitor)
         online._follow(saved.tracker)
-        online._ledger, online._rows = saved.ledger, saved.n_rows
-        online._record = StreamRecord(saved.tally, saved.history, positive=saved.positive)
+        online._ledger, online._rows, online._record = saved.ledger, saved.n_rows, saved.record
         online._since_alarm, online._model_since = saved.labels_since_alarm, saved.model_since
         online._monitoring_runs, online._one_class = saved.monitoring_runs, saved.one_class_labels
         return online

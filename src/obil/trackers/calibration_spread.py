@@ -8,6 +8,7 @@ from scipy.special import logit, ndtri
 from obil.arrays import FloatArray, IntArray
 from obil.serving.calibrators import Calibrator
 from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
 from obil.trackers.pass_search import estimate_by_passes
 from obil.trackers.passes import PassEvidence
 
@@ -32,6 +33,15 @@ def calibration_variance(calibrator: Calibrator, holdout: Holdout, prior: FloatA
         return logits_of(found.prior)
 
     return calibrator.variance_of(estimated)
+
+
+def with_calibration_spread(
+    interval: FloatArray | None, model: RatioModel, prior: FloatArray, level: float
+) -> FloatArray | None:
+    """Return a tracker's interval, (K, 2), with the calibrator's own uncertainty in it."""
+    if interval is None:
+        return None
+    return widen(prior, interval, calibration_variance(model.calibrator, model.holdout_, prior), level=level)
 
 
 def thinned_rows(labels: IntArray, *, n_classes: int, most: int | None = None) -> IntArray:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import as_id, as_ids
-from obil.online.labels.label_counts import LabelCounts
 from obil.online.labels.label_ledger import Arrived, LabelLedger, Remembered
+from obil.online.state.saved_ledger import LabelCounts
 
 
 def ratios_of(n: int, n_classes: int = 2, seed: int = 0) -> np.ndarray:
@@ -313,7 +313,7 @@ def test_a_stream_may_start_anywhere_and_then_has_no_gaps() -> None:
         with pytest.raises(InvalidInputError, match="the next one is 5001"):
             ledger.remember_one(row, "x", [0.0, 1.0], True)
     for row in (-1, 2**53 + 1, 0.0, False, "0", None):
-        with pytest.raises(InvalidInputError, match="the first row must be a whole number"):
+        with pytest.raises(InvalidInputError, match="the first row must be an integer"):
             LabelLedger(2).remember(row, ["x"], [[0.0, 1.0]], [True])
 
 
@@ -362,7 +362,7 @@ def test_a_label_that_is_no_class_number_is_refused_and_nothing_changes(label: A
     ledger = filled(5)
     before = state_of(ledger)
     for name in (2, "unknown"):
-        with pytest.raises(InvalidInputError, match=r"label must be a whole number in 0 \.\.\. 1"):
+        with pytest.raises(InvalidInputError, match=r"label must be an integer in 0 \.\.\. 1"):
             ledger.label(name, label)
     assert state_of(ledger) == before
 

@@ -18,7 +18,8 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.estimate_prior import estimate_prior
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.reports.performance import Performance, performance_now, performance_over_window
+from obil.online.reports import performance
+from obil.online.reports.performance_report import Performance
 from obil.online.state.outcome_tally import OutcomeTally
 from obil.policies import CostPolicy
 from obil.serving.calibrators import LinearCalibrator
@@ -114,6 +115,14 @@ def decided(model: RatioModel, prior: float, *, seed: int, n: int = 20_000, cost
     known = {"prior": bank.prior, "interval": interval, "log_threshold": threshold, "costs": costs}
     posteriors = expit(ratios[:, 1] + np.log(priors[:, 1]) - np.log(priors[:, 0]))
     return Decided(known, posteriors, ratios[:, 1] > bound.log_thresholds(priors[:, 1]), labels, x)
+
+
+def performance_now(model: RatioModel, **known: Any) -> Performance:
+    return performance.performance_now(performance.OperatingPoint.of(model, **known))
+
+
+def performance_over_window(tally: OutcomeTally, model: RatioModel, **known: Any) -> Performance:
+    return performance.performance_over_window(tally, performance.OperatingPoint.of(model, **known))
 
 
 def tally_of(posteriors: Any, alerts: Any) -> OutcomeTally:

@@ -8,12 +8,17 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_floats, as_log_ratios
+from obil.arrays import FloatArray, as_floats, as_integer, as_log_ratios, shown
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, erased_id, shown
-from obil.online.labels.label_counts import COUNTED, LabelCounts
-from obil.online.labels.label_values import as_propensity, as_whole_number
-from obil.online.state.saved_ledger import KIND, STATE_FORMAT, read_ledger, require_ledger_state
+from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, as_propensity, erased_id
+from obil.online.state.saved_ledger import (
+    COUNTED,
+    KIND,
+    STATE_FORMAT,
+    LabelCounts,
+    read_ledger,
+    require_ledger_state,
+)
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
@@ -82,42 +87,22 @@ class LabelLedger:
     """
 
     def __init__(self, n_classes: int, *, horizon: int = 10_000, unlabeled_as: int | None = None) -> None:
-        self._n_classes = as_whole_number("n_classes", n_classes, 2, LARGEST_HORIZON)
-        self._horizon = as_whole_number("horizon", horizon, 0, LARGEST_HORIZON)
-        self._unlabeled_as = (
-            None if unlabeled_as is None else as_whole_number("unlabeled_as", unlabeled_as, 0, self._n_classes - 1)
-        )
-        if self._unlabeled_as is not None and self._horizon == 0:
-            raise InvalidInputError("horizon must be at least 1 where unlabeled_as names a class, got 0")
+        self.n_classes = as_integer("n_classes", n_classes, 2, LARGEST_HORIZON)
+        self.horizon = as_integer("horizon", horizon, 0, LARGEST_HORIZON)
+        self.unlabeled_as: int | None = None
+        if unlabeled_as is not None:
+            self.unlabeled_as = as_integer("unlabeled_as", unlabeled_as, 0, self.n_classes - 1)
+            if self.horizon == 0:
+                raise InvalidInputError("horizon must be at least 1 where unlabeled_as names a class, got 0")
         self._origin: int | None = None  # the row in slot 0 of a ring that has not wrapped yet
-        self._next: int | None = None
+        self.next_row: int | None = None  # the row that comes next; None before the first
         self._full_at: float = 0  # the row for which the ring has to grow
-        self._ratios: FloatArray = np.empty((0, self._n_classes))  # (capacity, K), a ring once full
+        self._ratios: FloatArray = np.empty((0, self.n_classes))  # (capacity, K), a ring once full
         self._alerts: BoolArray = np.empty(0, dtype=bool)  # (capacity,)
         self._names = RowNames()
         self._came: dict[int, tuple[int, float]] = {}  # row: label, propensity
         self._stale: set[int] = set()  # unlabelled rows whose id a newer row took over, or that were erased
         self._tally = dict.fromkeys(COUNTED, 0)
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes, K."""
-        return self._n_classes
-
-    @property
-    def horizon(self) -> int:
-        """How many decisions are remembered."""
-        return self._horizon
-
-    @property
-    def next_row(self) -> int | None:
-        """The number of the row that comes next; None before the first."""
-        return self._next
-
-    @property
-    def unlabeled_as(self) -> int | None:
-        """The class that unlabeled_as means, or None."""
-        return self._unlabeled_as
 
     @property
     def counts(self) -> LabelCounts:
@@ -135,7 +120,7 @@ class LabelLedger:
         """
         row = self._checked_row(first_row)
         names = as_ids(ids)
-        ratios = as_log_ratios(log_ratios, n_classes=self._n_classes)
+        ratios = as_log_ratios(log_ratios, n_classes=self.n_classes)
         n = len(ratios)
         if len(names) != n:
             raise InvalidInputError(f"ids must name every row ({n}), got {len(names)}")
@@ -154,15 +139,9 @@ class LabelLedger:
         ]
         return [one for one in left if one is not None]
 
-    def remember_one(
-        self,
-        row: int,
-        id: Any,  # noqa: A002  # the name users know
-        log_ratios: npt.ArrayLike,
-        alert: bool,
-    ) -> Remembered | None:
+    def remember_one(self, row: int, id: Any, log_ratios: npt.ArrayLike, alert: bool) -> Remembered | None:  # noqa: A002
         """Remember one row, its log ratios (K,); with `unlabeled_as`, return the row that leaves for it."""
-        if type(row) is not int or row != self._next:
+        if type(row) is not int or row != self.next_row:
             row = self._checked_row(row)
         name = id if type(id) is int and id == row else as_id(id)
         ratios = as_floats(log_ratios, "log_ratios") if type(log_ratios) is not np.ndarray else log_ratios
@@ -170,33 +149,23 @@ class LabelLedger:
             raise InvalidInputError(f"remember_one takes one row of log ratios, shape (K,), got {ratios.shape}")
         values = ratios.tolist()
         # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
-        if not (
-            ratios.dtype is _FLOAT64
-            and len(values) == self._n_classes
-            and values[0] == 0.0
-            and math.isfinite(sum(values))
-        ):
-            ratios = as_log_ratios(ratios[None], n_classes=self._n_classes)[0]
+        is_usual = ratios.dtype is _FLOAT64 and len(values) == self.n_classes
+        if not (is_usual and values[0] == 0.0 and math.isfinite(sum(values))):
+            ratios = as_log_ratios(ratios[None], n_classes=self.n_classes)[0]
         if alert is not True and alert is not False and not isinstance(alert, np.bool_):
             raise InvalidInputError(f"alert must be True or False, got {shown(alert)}")
         if row >= self._full_at:
             self._make_room(row, 1)
         return self._record(row, name, ratios, alert)
 
-    def label(
-        self,
-        id: Any,  # noqa: A002  # the name users know
-        label: int,
-        *,
-        propensity: float = 1.0,
-    ) -> Arrived | None:
+    def label(self, id: Any, label: int, *, propensity: float = 1.0) -> Arrived | None:  # noqa: A002  # users know it
         """Return the decision a label is about, or None if it is unknown: never decided, or beyond the horizon.
 
         `propensity` is the probability that this label was asked for. A label that contradicts an earlier one
         replaces it; one that repeats it changes nothing, its propensity included.
         """
         name = as_id(id)
-        number = as_whole_number("label", label, 0, self._n_classes - 1)
+        number = as_integer("label", label, 0, self.n_classes - 1)
         chance = as_propensity(propensity)
         rows = self._rows()
         row = self._names.find(name, rows.start, rows.stop)
@@ -240,10 +209,10 @@ class LabelLedger:
         return {
             "format": STATE_FORMAT,
             "kind": KIND,
-            "n_classes": self._n_classes,
-            "horizon": self._horizon,
-            "unlabeled_as": self._unlabeled_as,
-            "next_row": self._next,
+            "n_classes": self.n_classes,
+            "horizon": self.horizon,
+            "unlabeled_as": self.unlabeled_as,
+            "next_row": self.next_row,
             "log_ratios": self._ratios[slots, 1:].ravel().tolist(),  # row by row, without the column of class 0
             "alerts": "".join("01"[alert] for alert in self._alerts[slots].tolist()),
             "ids": ids,  # None where the id is the row number; empty where all are
@@ -255,15 +224,16 @@ class LabelLedger:
     def from_state(cls, state: Any) -> Self:
         """Return a ledger that continues exactly where the one that made `state` stopped."""
         require_ledger_state(state)
+        settings = {name: state[name] for name in ("n_classes", "horizon", "unlabeled_as")}
         try:
-            ledger = cls(state["n_classes"], horizon=state["horizon"], unlabeled_as=state["unlabeled_as"])
+            ledger = cls(**settings)
         except InvalidInputError as error:
             raise InvalidStateError(f"this label ledger is damaged: {error}") from None
-        saved = read_ledger(state, n_classes=ledger.n_classes, horizon=ledger.horizon, unlabeled_as=ledger.unlabeled_as)
+        saved = read_ledger(state, **settings)
         if saved.rows is not None:
             n = len(saved.rows)
             ledger._make_room(saved.rows.start, n)
-            ledger._next = saved.rows.stop
+            ledger.next_row = saved.rows.stop
             ledger._ratios[:n], ledger._alerts[:n] = saved.log_ratios, saved.alerts
         ledger._names, ledger._came, ledger._stale = saved.names, saved.came, saved.stale
         ledger._tally = saved.counts
@@ -271,9 +241,9 @@ class LabelLedger:
 
     def _rows(self) -> range:
         """Return the row numbers that are remembered."""
-        if self._next is None or self._origin is None:
+        if self.next_row is None or self._origin is None:
             return range(0)
-        return range(max(self._origin, self._next - self._horizon), self._next)
+        return range(max(self._origin, self.next_row - self.horizon), self.next_row)
 
     def _slots(self, rows: range) -> npt.NDArray[np.int64]:
         """Return where these rows lie in the ring, (n,); from offsets, since a row number may be huge."""
@@ -287,33 +257,33 @@ class LabelLedger:
         return ratios, bool(self._alerts[slot])
 
     def _checked_row(self, row: object) -> int:
-        if self._next is None:
-            return as_whole_number("the first row", row, 0, LARGEST_FIRST_ROW)
-        if isinstance(row, bool) or not isinstance(row, WHOLE) or row != self._next:
-            raise InvalidInputError(f"rows are remembered in order, the next one is {self._next}, got {shown(row)}")
-        return self._next
+        if self.next_row is None:
+            return as_integer("the first row", row, 0, LARGEST_FIRST_ROW)
+        if isinstance(row, bool) or not isinstance(row, WHOLE) or row != self.next_row:
+            raise InvalidInputError(f"rows are remembered in order, the next one is {self.next_row}, got {shown(row)}")
+        return self.next_row
 
     def _make_room(self, first_row: int, n: int) -> None:
         """Grow the ring by doubling, up to the horizon; below it nothing has wrapped, so slots stay as they are."""
         origin = first_row if self._origin is None else self._origin
         capacity = len(self._alerts)
-        needed = min(first_row - origin + n, self._horizon)
+        needed = min(first_row - origin + n, self.horizon)
         if needed > capacity:
-            larger = min(max(needed, 2 * capacity, SMALLEST_CAPACITY), self._horizon)
-            ratios, alerts = np.zeros((larger, self._n_classes)), np.zeros(larger, dtype=bool)
+            larger = min(max(needed, 2 * capacity, SMALLEST_CAPACITY), self.horizon)
+            ratios, alerts = np.zeros((larger, self.n_classes)), np.zeros(larger, dtype=bool)
             ratios[:capacity], alerts[:capacity] = self._ratios, self._alerts
             self._ratios, self._alerts = ratios, alerts
         self._origin = origin
-        self._full_at = math.inf if len(self._alerts) == self._horizon else origin + len(self._alerts)
+        self._full_at = math.inf if len(self._alerts) == self.horizon else origin + len(self._alerts)
 
     def _record(self, row: int, name: Id, ratios: FloatArray, alert: bool) -> Remembered | None:
         """Remember one checked row for which there is room, letting go of the one that leaves."""
-        self._next = row + 1
-        horizon = self._horizon
+        self.next_row = row + 1
+        horizon = self.horizon
         if horizon == 0:
             return None
         offset = row - self._origin  # type: ignore[operator]  # _make_room set it
-        forgetful = self._unlabeled_as is None and not (self._came or self._names.id_of)  # nothing hangs on what leaves
+        forgetful = self.unlabeled_as is None and not (self._came or self._names.id_of)  # nothing hangs on what leaves
         left = None if forgetful or offset < horizon else self._let_go(row - horizon)
         slot = offset % len(self._alerts)
         self._ratios[slot] = ratios
@@ -328,11 +298,11 @@ class LabelLedger:
         if self._stale and row in self._stale:
             self._stale.remove(row)
             return None
-        if self._unlabeled_as is None:
+        if self.unlabeled_as is None:
             return None
         if came is None:
             self._tally["unlabeled"] += 1
-        return Remembered(row, name, *self._recalled(row), *(came or (self._unlabeled_as, 1.0)))
+        return Remembered(row, name, *self._recalled(row), *(came or (self.unlabeled_as, 1.0)))
 
     def _give_name(self, row: int, name: Id, oldest: int) -> None:
         older = self._names.give(row, name, oldest)
@@ -344,18 +314,16 @@ class LabelLedger:
     def _remember_numbered(self, row: int, ratios: FloatArray, alerts: BoolArray) -> list[Remembered]:
         """Remember rows whose ids are their numbers, where all the others' are too: what `_record` does, in bulk."""
         before, end = self._rows(), row + len(ratios)
-        first_kept = max(row, end - self._horizon)
-        gone = [self._let_go(one) for one in range(before.start, min(before.stop, end - self._horizon))]
+        first_kept = max(row, end - self.horizon)
+        gone = [self._let_go(one) for one in range(before.start, min(before.stop, end - self.horizon))]
         left = [one for one in gone if one is not None]
-        if (
-            self._unlabeled_as is not None and first_kept > row
-        ):  # a batch larger than the horizon: its head leaves at once
+        if self.unlabeled_as is not None and first_kept > row:  # the head of a batch beyond the horizon leaves at once
             head = ratios[: first_kept - row].copy()
             head[:, 0] = 0.0
             flags = alerts.tolist()
-            left += [Remembered(row + i, row + i, one, flags[i], self._unlabeled_as) for i, one in enumerate(head)]
+            left += [Remembered(row + i, row + i, one, flags[i], self.unlabeled_as) for i, one in enumerate(head)]
             self._tally["unlabeled"] += len(head)
-        self._next = end
+        self.next_row = end
         slots = self._slots(range(first_kept, end))
         self._ratios[slots] = ratios[first_kept - row :]
         self._alerts[slots] = alerts[first_kept - row :]

@@ -1,8 +1,8 @@
 """Estimate how good the decisions are before any label has come: precision, recall, F1, alerts and cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,99 +13,33 @@ from obil.bayes.costs import Costs
 from obil.bayes.one_vs_rest import positive_class
 from obil.errors import InvalidInputError
 from obil.online.reports.decided_holdout import DecidedHoldout
+from obil.online.reports.performance_report import Estimate, Performance, PerformanceReport, Source
 from obil.online.state.outcome_tally import ENOUGH_LABELS, LabelledPart, OutcomeTally, Part
 from obil.serving.calibrators import Calibrator
 from obil.serving.ratio_model import RatioModel
-from obil.trackers.calibration_spread import logits_of
-
-# Expected from posteriors; known from labels; labels for the alerts and posteriors for what was missed, or
-# the reverse; counted, as alerts are.
-Source: TypeAlias = Literal["expected", "labels", "both", "counted"]
+from obil.trackers.calibration_spread import logits_of, with_calibration_spread
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure with its interval and where it comes from; NaN with [0, 1] where there is nothing to measure."""
-
-    value: float
-    low: float
-    high: float
-    source: Source
-
-
-@dataclass(frozen=True, slots=True)
-class Performance:
-    """How good the decisions are, now or over the remembered rows."""
-
-    precision: Estimate
-    recall: Estimate
-    f1: Estimate
-    alert_rate: Estimate
-    cost: Estimate | None  # per row; None where no costs are given
-    level: float  # of the intervals
-    trusted: bool  # False after the monitor's alarm: what is expected then need not hold
-    n_rows: float  # decided rows it is about, each counted by how recent it is; 0 for now
-    n_labels: float  # effective number of labels among them
-    one_class_labels: bool = False  # whether all labels are of one class though others were to be expected
-
-    def describe(self) -> str:
-        """Return one sentence.
-
-        >>> sure = Estimate(0.5, 0.5, 0.5, "counted")
-        >>> Performance(sure, sure, sure, sure, None, 0.9, True, 0.0, 0.0).describe()
-        'Now: precision 50 % (50 to 50, counted), recall 50 % (50 to 50, counted), F1 50 % (50 to 50, counted), alerts 50 % (50 to 50, counted).'
-        """  # noqa: E501  # one sentence is one line
-        if np.isnan(self.alert_rate.value):
-            return "No rows yet."
-        when = f"Over the last {self.n_rows:,.0f} rows or so" if self.n_rows else "Now"
-        parts = ", ".join(_figure_text(name, one) for name, one in self.figures())
-        return "; ".join([f"{when}: {parts}", *self.doubts()]) + "."
-
-    def figures(self) -> list[tuple[str, Estimate]]:
-        """Return every figure with its name."""
-        found = [("precision", self.precision), ("recall", self.recall), ("F1", self.f1), ("alerts", self.alert_rate)]
-        return found if self.cost is None else [*found, ("cost per row", self.cost)]
-
-    def doubts(self) -> list[str]:
-        """Return why the figures may not hold."""
-        found = [] if self.trusted else ["the monitor has alarmed, so do not trust what is expected"]
-        if self.one_class_labels:
-            found.append("all labels are of one class where others were to be expected, so do not trust them")
-        return found
-
-
-def _figure_text(name: str, one: Estimate) -> str:
-    if np.isnan(one.value):
-        return f"{name} undefined"
-    unit, scale = ("", 1) if name == "cost per row" else (" %", 100)
-    return f"{name} {scale * one.value:.3g}{unit} ({scale * one.low:.3g} to {scale * one.high:.3g}, {one.source})"
-
-
-def performance_now(
+def performance_report(
+    tally: OutcomeTally,
     model: RatioModel,
     *,
-    prior: PriorLike,
-    interval: npt.ArrayLike | None,
-    log_threshold: float,
-    positive: int | None = None,
-    costs: Costs | None = None,
-    level: float = 0.9,
-    trusted: bool = True,
-) -> Performance:
-    """Return what is to be expected of the next rows, at this prior and threshold, from the held-out rows.
+    prior: FloatArray,
+    interval: FloatArray | None,
+    level: float,
+    one_class_labels: bool,
+    **known: Any,
+) -> PerformanceReport:
+    """Return both, from what a stream holds: see `OperatingPoint.of`, but `interval` is the tracker's own."""
+    widened = with_calibration_spread(interval, model, prior, level)
+    point = OperatingPoint.of(model, prior=prior, interval=widened, level=level, **known)
+    both = performance_now(point), performance_over_window(tally, point)
+    return PerformanceReport(*(replace(one, one_class_labels=one_class_labels) for one in both))
 
-    Parameters
-    ----------
-    prior, interval
-        The tracked prior (K,), and its interval (K, 2) at `level` with the calibrator's doubt in it; without
-        an interval the prior counts as known.
-    log_threshold
-        On the log ratio of the positive class against the rest.
-    costs
-        Of two classes: the rest, and the positive one.
-    """
-    point = _Point.of(model, prior, interval, log_threshold, positive, costs, level)
-    held_out, n_classes = point.held_out, model.n_classes
+
+def performance_now(point: "OperatingPoint") -> Performance:
+    """Return what is to be expected of the next rows at this prior and threshold, from the held-out rows."""
+    held_out, n_classes = point.held_out, len(point.prior)
     rates = held_out.rates(held_out.ratios)
     value = point.figures(point.prior, rates)
 
@@ -114,7 +48,7 @@ def performance_now(
         found = held_out.prior_of(ratios)
         return logits_of(np.concatenate([found, point.figures(found, held_out.rates(ratios))]))
 
-    variance = np.nan_to_num(model.calibrator.variance_of(under))
+    variance = np.nan_to_num(point.calibrator.variance_of(under))
     changes = []
     for k, ends in enumerate(point.own_ends(variance[:n_classes])):
         moved = np.stack([point.figures(_with_class_prior(point.prior, k, end), rates) for end in ends])
@@ -123,33 +57,21 @@ def performance_now(
     for axis in point.z * _principal_axes(held_out.rates_covariance(rates)):
         both = np.clip(rates + np.stack([-axis, axis]), 0.0, 1.0)
         changes.append(np.stack([point.figures(point.prior, moved_rates) for moved_rates in both]) - value)
-    return point.performance(value, variance[n_classes:], changes, ("expected",) * 5, trusted=trusted)
+    return point.performance(value, variance[n_classes:], changes, ("expected",) * 5)
 
 
-def performance_over_window(
-    tally: OutcomeTally,
-    model: RatioModel,
-    *,
-    prior: PriorLike,
-    interval: npt.ArrayLike | None,
-    log_threshold: float,
-    positive: int | None = None,
-    costs: Costs | None = None,
-    level: float = 0.9,
-    trusted: bool = True,
-) -> Performance:
+def performance_over_window(tally: OutcomeTally, point: "OperatingPoint") -> Performance:
     """Return how good the decisions over about the last `tally.memory` rows were.
 
     Where enough of them are labelled by now the labels say it, otherwise the posteriors they were decided
-    with; see `performance_now` for the arguments. The interval is for what really happened on these rows.
+    with. The interval is for what really happened on these rows.
     """
-    point = _Point.of(model, prior, interval, log_threshold, positive, costs, level)
-    held_out, n_classes = point.held_out, model.n_classes
+    held_out, n_classes = point.held_out, len(point.prior)
     parts = (tally.alerted, tally.quiet)
     totals = np.array([part.total for part in parts])
     n_rows = float(totals.sum())
     if n_rows == 0.0:
-        return point.performance(np.full(5, np.nan), np.zeros(5), [], ("expected",) * 5, trusted=trusted)
+        return point.performance(np.full(5, np.nan), np.zeros(5), [], ("expected",) * 5)
     labels = [tally.labelled(alerted=alerted) for alerted in (True, False)]
     expected = np.array([part.positives / part.total if part.total else 0.0 for part in parts])
     by_label = _has_enough(labels, expected) & (totals > 0.0)
@@ -173,7 +95,7 @@ def performance_over_window(
         shift = logits_of(held_out.stream_rates(ratios, found, point.positive)) - centre
         return logits_of(np.concatenate([found, shifted(shift)]))
 
-    variance = np.nan_to_num(model.calibrator.variance_of(under))
+    variance = np.nan_to_num(point.calibrator.variance_of(under))
     slopes = np.array([_logit_slope(part) for part in parts])
     ends = logits_of(point.own_ends(variance[:n_classes])[point.positive])
     # The current prior may have just changed; that of the remembered rows is as certain as those rows can make it:
@@ -185,73 +107,80 @@ def performance_over_window(
     changes = [np.stack([shifted(move * slopes) for move in moves]) - value]
     for j, part in enumerate(parts):
         if by_label[j]:
-            ends = _rate_ends(labels[j], level)
+            ends = _rate_ends(labels[j], point.level)
         else:  # what happened differs from what was to be expected
             spread = point.z * np.sqrt(part.noise) / part.total if part.total else 0.0
             ends = np.clip([expected[j] - spread, expected[j] + spread], 0.0, 1.0)
         changes.append(np.stack([figures(np.where(np.arange(2) == j, end, rates)) for end in ends]) - value)
     alerts_by: Source = "labels" if by_label[0] else "expected"
     all_by: Source = alerts_by if by_label[0] == by_label[1] else "both"
-    return point.performance(
-        value,
-        variance[n_classes:],
-        changes,
-        (alerts_by, all_by, all_by, "counted", all_by),
-        trusted=trusted,
-        n_rows=n_rows,
-        n_labels=labels[0].n_effective + labels[1].n_effective,
-    )
+    sources: tuple[Source, ...] = (alerts_by, all_by, all_by, "counted", all_by)
+    n_labels = labels[0].n_effective + labels[1].n_effective
+    return point.performance(value, variance[n_classes:], changes, sources, n_rows=n_rows, n_labels=n_labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Point:
-    """An operating point, checked: the prior and what is known of it, the threshold, the costs."""
+class OperatingPoint:
+    """A prior and what is known of it, a threshold and costs, checked, with the held-out rows decided there."""
 
-    held_out: "DecidedHoldout"
+    held_out: DecidedHoldout
+    calibrator: Calibrator
     prior: FloatArray  # (K,)
     interval: FloatArray  # (K, 2)
     positive: int
     cost_range: tuple[float, float]
     cost_weights: FloatArray | None  # (4,) of hits, false alarms, misses and quiet, from 0 to 1
     level: float
+    trusted: bool
 
     @classmethod
     def of(
         cls,
         model: RatioModel,
+        *,
         prior: PriorLike,
         interval: npt.ArrayLike | None,
         log_threshold: float,
-        positive: int | None,
-        costs: Costs | None,
-        level: float,
-    ) -> "_Point":
+        positive: int | None = None,
+        costs: Costs | None = None,
+        level: float = 0.9,
+        trusted: bool = True,
+    ) -> "OperatingPoint":
+        """Return the operating point of a model.
+
+        Parameters
+        ----------
+        prior, interval
+            The tracked prior (K,), and its interval (K, 2) at `level` with the calibrator's uncertainty in it; without
+            an interval the prior counts as known.
+        log_threshold
+            On the log ratio of the positive class against the rest.
+        costs
+            Of two classes: the rest, and the positive one.
+        """
         at = as_prior(prior, n_classes=model.n_classes)
         chosen = positive_class(positive, n_classes=model.n_classes)
         ends = np.stack([at, at], axis=1) if interval is None else as_floats(interval, "interval")
         shape = (model.n_classes, 2)
         if ends.shape != shape or not ((ends >= 0.0) & (ends <= 1.0) & (ends <= ends[:, 1:])).all():
-            raise InvalidInputError(
-                f"interval must hold lower and upper ends in [0, 1], shape {shape}, got {ends!r:.80}"
-            )
+            raise InvalidInputError(f"interval must hold lower and upper ends in [0, 1], {shape}, got {ends!r:.80}")
         threshold = float(as_floats(log_threshold, "log_threshold"))
         if np.isnan(threshold):
             raise InvalidInputError("log_threshold must be a number, got NaN")
         cost_range, weights = (0.0, 1.0), None
         if costs is not None:
             if costs.n_classes != 2:
-                raise InvalidInputError(
-                    f"costs must be those of two classes, the rest and the positive one, got {costs.n_classes}"
-                )
+                raise InvalidInputError(f"costs must be those of two classes (rest, positive), got {costs.n_classes}")
             (quiet, miss), (false_alarm, hit) = costs.matrix.tolist()
             entries = np.array([hit, false_alarm, miss, quiet])
             cost_range = (float(entries.min()), float(entries.max()))
             weights = (entries - entries.min()) / np.ptp(entries)
-        held_out = DecidedHoldout.of(model, at, threshold, chosen)
-        return cls(held_out, at, ends, chosen, cost_range, weights, require_in("level", level, 1e-6, 1.0 - 1e-6))
+        held_out, level = DecidedHoldout.of(model, at, threshold, chosen), require_in("level", level, 1e-6, 1.0 - 1e-6)
+        return cls(held_out, model.calibrator, at, ends, chosen, cost_range, weights, level, bool(trusted))
 
     @property
     def z(self) -> float:
+        """How many standard deviations the level reaches."""
         return float(ndtri((1.0 + self.level) / 2.0))
 
     def figures(self, prior: FloatArray, rates: FloatArray) -> FloatArray:
@@ -288,7 +217,6 @@ class _Point:
         changes: Sequence[FloatArray],
         sources: Sequence[Source],
         *,
-        trusted: bool,
         n_rows: float = 0.0,
         n_labels: float = 0.0,
     ) -> Performance:
@@ -312,22 +240,12 @@ class _Point:
         precision, recall, f1, alert_rate, cost = (
             Estimate(float(mean[j]), float(low[j]), float(high[j]), source) for j, source in enumerate(sources)
         )
-        return Performance(
-            precision=precision,
-            recall=recall,
-            f1=f1,
-            alert_rate=alert_rate,
-            cost=None if self.cost_weights is None else self._in_money(cost),
-            level=self.level,
-            trusted=bool(trusted),
-            n_rows=n_rows,
-            n_labels=n_labels,
-        )
-
-    def _in_money(self, scaled: Estimate) -> Estimate:
         least, most = self.cost_range
-        value, low, high = (least + (most - least) * one for one in (scaled.value, scaled.low, scaled.high))
-        return Estimate(value, low, high, scaled.source)
+        money = [least + (most - least) * one for one in (cost.value, cost.low, cost.high)]
+        in_money = None if self.cost_weights is None else Estimate(money[0], money[1], money[2], cost.source)
+        return Performance(
+            precision, recall, f1, alert_rate, in_money, self.level, self.trusted, n_rows=n_rows, n_labels=n_labels
+        )
 
 
 def _with_class_prior(prior: FloatArray, k: int, probability: float) -> FloatArray:

@@ -1,16 +1,69 @@
-"""Put side by side what is to be expected of the next rows, and how good the last ones were."""
+"""Hold how good the decisions are: expected of the next rows, and measured on the last ones."""
 
-import math
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
 
-from obil.arrays import FloatArray
-from obil.bayes.costs import Costs
-from obil.online.reports.performance import Estimate, Performance, performance_now, performance_over_window
-from obil.online.state.outcome_tally import OutcomeTally
+import numpy as np
+
 from obil.readable import Table, as_html, as_text
-from obil.serving.ratio_model import RatioModel
-from obil.trackers.calibration_spread import calibration_variance, widen
+
+# Expected from posteriors; known from labels; labels for the alerts and posteriors for what was missed, or
+# the reverse; counted, as alerts are.
+Source: TypeAlias = Literal["expected", "labels", "both", "counted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its interval and where it comes from; NaN with [0, 1] where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """How good the decisions are, now or over the remembered rows."""
+
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    alert_rate: Estimate
+    cost: Estimate | None  # per row; None where no costs are given
+    level: float  # of the intervals
+    trusted: bool  # False after the monitor's alarm: what is expected then need not hold
+    n_rows: float  # decided rows it is about, each counted by how recent it is; 0 for now
+    n_labels: float  # effective number of labels among them
+    one_class_labels: bool = False  # whether all labels are of one class though others were to be expected
+
+    def describe(self) -> str:
+        """Return one sentence.
+
+        >>> sure = Estimate(0.5, 0.5, 0.5, "counted")
+        >>> Performance(sure, sure, sure, sure, None, 0.9, True, 0.0, 0.0).describe()
+        'Now: precision 50 % (50 to 50, counted), recall 50 % (50 to 50, counted), F1 50 % (50 to 50, counted), alerts 50 % (50 to 50, counted).'
+        """  # noqa: E501  # one sentence is one line
+        if np.isnan(self.alert_rate.value):
+            return "No rows yet."
+        when = f"Over the last {self.n_rows:,.0f} rows or so" if self.n_rows else "Now"
+        parts = []
+        for name, one in self.figures():
+            value, interval, source = _cells(name, one)
+            parts.append(f"{name} {value}" + (f" ({interval.removesuffix(' %')}, {source})" if source else ""))
+        return "; ".join([f"{when}: {', '.join(parts)}", *self.doubts()]) + "."
+
+    def figures(self) -> list[tuple[str, Estimate]]:
+        """Return every figure with its name."""
+        found = [("precision", self.precision), ("recall", self.recall), ("F1", self.f1), ("alerts", self.alert_rate)]
+        return found if self.cost is None else [*found, ("cost per row", self.cost)]
+
+    def doubts(self) -> list[str]:
+        """Return why the figures may not hold."""
+        found = [] if self.trusted else ["the monitor has alarmed, so do not trust what is expected"]
+        if self.one_class_labels:
+            found.append("all labels are of one class where others were to be expected, so do not trust them")
+        return found
 
 
 class PerformanceReport(NamedTuple):
@@ -38,7 +91,7 @@ class PerformanceReport(NamedTuple):
 
     def _table(self) -> Table:
         rows = [
-            (name, *_cells(now, name), *_cells(window, name))
+            (name, *_cells(name, now), *_cells(name, window))
             for (name, now), (_, window) in zip(self.now.figures(), self.window.figures(), strict=True)
         ]
         title = f"Performance, with {100 * self.now.level:.3g} % intervals"
@@ -46,45 +99,8 @@ class PerformanceReport(NamedTuple):
         return Table(title, header, rows, self.now.doubts())
 
 
-def performance_report(
-    tally: OutcomeTally,
-    model: RatioModel,
-    *,
-    prior: FloatArray,  # (K,)
-    interval: FloatArray | None,  # (K, 2) the tracker's own
-    log_threshold: float | None,
-    positive: int,
-    costs: Costs | None,
-    level: float,
-    trusted: bool,
-    one_class_labels: bool = False,
-) -> PerformanceReport:
-    """Return both, from what a stream holds at one moment."""
-    known: dict[str, Any] = {
-        "prior": prior,
-        "interval": with_calibration_spread(interval, model, prior, level),
-        "log_threshold": math.inf if log_threshold is None else log_threshold,
-        "positive": positive,
-        "costs": costs if costs is not None and costs.n_classes == 2 else None,
-        "level": level,
-        "trusted": trusted,
-    }
-    both = performance_now(model, **known), performance_over_window(tally, model, **known)
-    return PerformanceReport(*(replace(one, one_class_labels=one_class_labels) for one in both))
-
-
-def with_calibration_spread(
-    interval: FloatArray | None, model: RatioModel, prior: FloatArray, level: float
-) -> FloatArray | None:
-    """Return a tracker's interval, (K, 2), with the calibrator's own uncertainty in it."""
-    if interval is None:
-        return None
-    return widen(prior, interval, calibration_variance(model.calibrator, model.holdout_, prior), level=level)
-
-
-def _cells(one: Estimate, name: str) -> tuple[str, str, str]:
-    if math.isnan(one.value):
+def _cells(name: str, one: Estimate) -> tuple[str, str, str]:
+    if np.isnan(one.value):
         return "undefined", "", ""
-    if name == "cost per row":
-        return f"{one.value:.3g}", f"{one.low:.3g} to {one.high:.3g}", one.source
-    return f"{100 * one.value:.3g} %", f"{100 * one.low:.3g} to {100 * one.high:.3g} %", one.source
+    unit, scale = ("", 1) if name == "cost per row" else (" %", 100)
+    return f"{scale * one.value:.3g}{unit}", f"{scale * one.low:.3g} to {scale * one.high:.3g}{unit}", one.source

@@ -9,7 +9,7 @@ from obil.arrays import FloatArray, require_in
 from obil.errors import EstimationError
 from obil.online.decision_rule import DecisionRule
 from obil.online.labels.one_class_labels import OneClass
-from obil.online.reports.monitoring_runs import MonitoringRun, alarm_in_stream
+from obil.online.state.monitoring_runs import MonitoringRun, alarm_in_stream
 from obil.trackers import FixedPrior, SafeTracker
 from obil.trackers.label_summary import LabelSummary
 

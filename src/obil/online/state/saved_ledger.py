@@ -1,37 +1,41 @@
 """Read the state of a label ledger back, and refuse one that no ledger could have left."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, as_integer, shown
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.online.decision_ids import RowNames, as_id, erased_id, shown
-from obil.online.labels.label_counts import COUNTED
-from obil.online.labels.label_values import as_propensity, as_whole_number
+from obil.online.decision_ids import RowNames, as_id, as_propensity, erased_id
 
 STATE_FORMAT = 1
 KIND = "label_ledger"
-FIELDS = frozenset(
-    {
-        "format",
-        "kind",
-        "n_classes",
-        "horizon",
-        "unlabeled_as",
-        "next_row",
-        "log_ratios",
-        "alerts",
-        "ids",
-        "labels",
-        "counts",
-    }
-)
+FIELDS = {
+    "format", "kind", "n_classes", "horizon", "unlabeled_as", "next_row", "log_ratios", "alerts", "ids", "labels",
+    "counts",
+}  # fmt: skip
 LARGEST_NUMBER = 2**63  # of rows and of counts in a state; no stream counts there from the largest first row
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCounts:
+    """What became of the decisions and of the labels so far."""
+
+    labelled: int = 0  # decisions that got a label
+    unknown: int = 0  # labels for no decision that is remembered
+    repeated: int = 0  # labels that said the same again
+    replaced: int = 0  # labels that contradicted an earlier one
+    unlabeled: int = 0  # decisions that left the horizon unlabelled, where unlabeled_as means a class
+    superseded: int = 0  # decisions whose id a newer one took over within the horizon
+    pending: int = 0  # decisions that a label may still reach and none has
+
+
+COUNTED = tuple(asdict(LabelCounts()))[:-1]  # the pending ones follow from the rows
 
 
 class SavedLedger(NamedTuple):
@@ -77,15 +81,8 @@ def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, unlab
         _damaged(f"counts are smaller than what the rows show, got {shown(dict(counts), 120)}")
     if unlabeled_as is None and counts["unlabeled"]:
         _damaged("unlabeled_as means nothing, so that no decision can count as unlabeled")
-    return SavedLedger(
-        rows=numbers if started else None,
-        log_ratios=ratios,
-        alerts=alerts,
-        names=names,
-        came=came,
-        stale=stale,
-        counts={name: counts[name] for name in COUNTED},
-    )
+    counted = {name: counts[name] for name in COUNTED}
+    return SavedLedger(numbers if started else None, ratios, alerts, names, came, stale, counted)
 
 
 def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool, range, FloatArray, BoolArray]:
@@ -108,7 +105,7 @@ def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool,
     try:
         ratios[:, 1:] = np.array(values, dtype=np.float64).reshape(n, n_classes - 1)
     except OverflowError:
-        _damaged("log_ratios must be finite")
+        ratios[:] = np.nan
     if not np.isfinite(ratios).all():
         _damaged("log_ratios must be finite")
     numbers = range(end - n, end) if started else range(0)
@@ -134,7 +131,7 @@ def _labels(labels: Any, rows: range, n_classes: int) -> dict[int, tuple[int, fl
         if len(one) != 3 or not _is_count(one[0]) or not last < one[0] < len(rows):
             _damaged(f"{wrong}, got {shown(one)}")
         try:
-            number = as_whole_number("label", one[1], 0, n_classes - 1)
+            number = as_integer("label", one[1], 0, n_classes - 1)
             came[rows.start + one[0]] = (number, as_propensity(one[2]))
         except InvalidInputError as error:
             _damaged(str(error))

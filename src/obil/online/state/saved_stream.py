@@ -9,9 +9,10 @@ from obil.monitor import LabelShiftMonitor
 from obil.monitor.model_reference import monitor_reference
 from obil.online.labels.label_ledger import LabelLedger
 from obil.online.labels.one_class_labels import OneClassLabels
-from obil.online.reports.monitoring_runs import MonitoringRun, monitoring_runs_of
 from obil.online.state.history import StreamHistory
+from obil.online.state.monitoring_runs import MonitoringRun, monitoring_runs_of
 from obil.online.state.outcome_tally import OutcomeTally
+from obil.online.state.stream_record import StreamRecord
 from obil.policies import Policy
 from obil.policies.notation import policy_from_json
 from obil.serving.ratio_model import RatioModel
@@ -31,8 +32,7 @@ class SavedStream(NamedTuple):
     tracker: PriorTracker
     monitor: LabelShiftMonitor | None
     ledger: LabelLedger
-    tally: OutcomeTally
-    history: StreamHistory
+    record: StreamRecord
     labels_since_alarm: list[int]  # (K,)
     model_since: int  # the row from which the model scores
     monitoring_runs: tuple[MonitoringRun, ...]
@@ -63,20 +63,8 @@ def read_stream(model: RatioModel, state: Any) -> SavedStream:
     whole = [*since_alarm, model_since]
     if len(since_alarm) != model.n_classes or not all(type(one) is int and one >= 0 for one in whole):
         raise InvalidStateError("this state is damaged: what was counted since the alarm is no count")
-    return SavedStream(
-        n_rows=n_rows,
-        positive=positive,
-        policy=policy,
-        tracker=tracker,
-        monitor=monitor,
-        ledger=ledger,
-        tally=tally,
-        history=history,
-        labels_since_alarm=since_alarm,
-        model_since=min(model_since, n_rows),
-        monitoring_runs=runs,
-        one_class_labels=one_class,
-    )
+    record, since = StreamRecord(tally, history, positive=positive), min(model_since, n_rows)
+    return SavedStream(n_rows, positive, policy, tracker, monitor, ledger, record, since_alarm, since, runs, one_class)
 
 
 @contextmanager

@@ -11,8 +11,7 @@ from obil.arrays import FloatArray
 from obil.bayes.posterior import posteriors_at
 from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
-from obil.online.decision_ids import as_id, as_ids
-from obil.online.labels.label_values import as_propensity
+from obil.online.decision_ids import as_id, as_ids, as_propensity
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_stream
 from obil.policies.notation import policy_from_json

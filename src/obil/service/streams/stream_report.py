@@ -13,7 +13,7 @@ from obil.arrays import FloatArray
 from obil.errors import EstimationError, InvalidInputError
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports.decided_holdout import DecidedHoldout
-from obil.online.reports.performance import Performance
+from obil.online.reports.performance_report import Performance
 from obil.service.storage.stored_event import StoredEvent, read_record
 from obil.service.storage.writing import Point, StreamRow
 from obil.service.streams.live_stream import LiveStream

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from obil.arrays import FloatArray
-from obil.online.decision_ids import shown
+from obil.arrays import FloatArray, shown
 from obil.service.refusals import BadInputError
 from obil.serving.ratio_model import RatioModel
 

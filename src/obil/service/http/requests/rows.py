@@ -4,9 +4,9 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from obil.arrays import shown
 from obil.errors import InvalidInputError
-from obil.online.decision_ids import Id, as_ids, shown
-from obil.online.labels.label_values import as_propensity
+from obil.online.decision_ids import Id, as_ids, as_propensity
 from obil.service.http.requests.row_reader import RowReader, plain_cells
 from obil.service.http.requests.strict_json import read_json
 from obil.service.refusals import BadInputError, NotUnderstoodError, TooLargeError

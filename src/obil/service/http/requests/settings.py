@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from obil.arrays import as_integer, shown
 from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError
-from obil.online.decision_ids import shown
 from obil.online.decision_rule import DecisionRule, class_number
-from obil.online.labels.label_values import as_whole_number
 from obil.policies import CostPolicy, Policy
 from obil.policies.notation import policy_from_json, policy_from_text
 from obil.service.http.requests.rows import as_class
@@ -36,7 +35,7 @@ def settings_of_json(body: bytes, model: RatioModel) -> StreamSettings:
         raise BadInputError(f'tracker must be "safe" or "bank", got {shown(tracker)}', where="tracker")
     try:
         horizon = request.get("horizon")
-        horizon = None if horizon is None else as_whole_number("horizon", horizon, 0, LONGEST_HORIZON)
+        horizon = None if horizon is None else as_integer("horizon", horizon, 0, LONGEST_HORIZON)
     except InvalidInputError as error:
         raise BadInputError(str(error), where="horizon") from None
     policy = _policy(request) if {"policy", "costs"} & request.keys() else None
