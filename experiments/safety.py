@@ -13,7 +13,7 @@ from obil.bayes.costs import Costs
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.monitor import LabelShiftMonitor
-from obil.monitor.model_reference import MONITOR_TOLERANCE
+from obil.monitor.reference import MONITOR_TOLERANCE
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.outcome_tally import MEMORY
 from obil.policies import CostPolicy

@@ -10,9 +10,14 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, IntArray, as_log_ratio_row, as_log_ratios, restore_arrays
 from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
-from obil.monitor.model_reference import MONITOR_TOLERANCE, monitor_reference
 from obil.monitor.monitor_state import check_memory
-from obil.monitor.reference import MonitorReference, fingerprint_of, place_bets
+from obil.monitor.reference import (
+    MONITOR_TOLERANCE,
+    MonitorReference,
+    fingerprint_of,
+    monitor_reference,
+    place_bets,
+)
 from obil.monitor.score_bins import place_rows
 from obil.monitor.wealth import BoolArray, update_wealths
 from obil.serving.holdout import Holdout
@@ -208,10 +213,8 @@ class LabelShiftMonitor:
                 "carry over, start a new monitor"
             )
         try:
-            if isinstance(held_out, MonitorReference):
-                monitor = cls.on(held_out.with_settings(settings))
-            else:
-                monitor = cls(held_out, **settings)
+            given = held_out if isinstance(held_out, MonitorReference) else MonitorReference.of(held_out, **settings)
+            monitor = cls.on(given.with_settings(settings))
         except (TypeError, ValueError) as error:
             raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
         restore_arrays(monitor._memory._asdict(), saved)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,8 +16,12 @@ from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
 from obil.monitor.wealth import payoffs, start_wealths
 from obil.serving.holdout import Holdout
+from obil.serving.ratio_model import RatioModel
+from obil.trackers.calibration_spread import thinned_rows
 
 REFRESH_EVERY = 50  # rows
+MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
+MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
 WORK_PER_REFRESH = 2_000  # many classes place bets less often, so that a row costs about the same
 
 
@@ -97,3 +102,16 @@ def fingerprint_of(holdout: Holdout) -> str:
     for values in (holdout.log_ratios, holdout.labels, holdout.weights):
         digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
+
+
+_REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary()
+
+
+def monitor_reference(model: RatioModel) -> MonitorReference:
+    """Return the common reference of all streams of a model; computed once, kept as long as the model is."""
+    if model not in _REFERENCES:
+        whole = model.holdout_
+        rows = thinned_rows(whole.labels, n_classes=model.n_classes, most=MONITOR_ROWS)
+        sample = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows])
+        _REFERENCES[model] = MonitorReference.of(sample, tolerance=MONITOR_TOLERANCE)
+    return _REFERENCES[model]

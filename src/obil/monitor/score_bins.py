@@ -7,6 +7,7 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
 from obil.serving.holdout import Holdout
+from obil.trackers.calibration_spread import thinned_rows
 
 FEWEST_BINS, MOST_BINS = 4, 64
 ENDS = 0.005  # rows beyond these quantiles count as lying there: one wild score must not take a bin
@@ -46,7 +47,9 @@ class ScoreBins:
         """
         counts = effective_counts(holdout)
         target = n_bins or target_bins(counts)
-        chosen = _thinned(holdout)
+        chosen = np.flatnonzero(holdout.weights > 0.0)
+        most = max(1, MOST_POINTS // holdout.n_classes)
+        chosen = chosen[thinned_rows(holdout.labels[chosen], n_classes=holdout.n_classes, most=most)]
         rows, labels = holdout.log_ratios[chosen], holdout.labels[chosen]
         weights = holdout.weights[chosen]
         totals = np.bincount(labels, weights=weights, minlength=holdout.n_classes)
@@ -97,16 +100,6 @@ def target_bins(counts: FloatArray) -> int:
     """Return how many bins the held-out rows of each class (K,) can serve: 8 for two classes, 200 of the rarer."""
     fine = round(1.4 * float(np.cbrt(counts.min())))
     return min(min(max(fine, FEWEST_BINS), 16) + 3 * (counts.size - 2), MOST_BINS)
-
-
-def _thinned(holdout: Holdout) -> IntArray:
-    """Return up to about MOST_POINTS held-out rows with a weight, evenly from every class."""
-    most = max(1, MOST_POINTS // holdout.n_classes)
-    kept = []
-    for k in range(holdout.n_classes):
-        own = np.flatnonzero((holdout.labels == k) & (holdout.weights > 0.0))
-        kept.append(own[:: max(1, len(own) // most)])
-    return np.concatenate(kept)
 
 
 def _weighted_quantiles(points: FloatArray, weights: FloatArray, fraction: float) -> FloatArray:

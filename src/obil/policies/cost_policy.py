@@ -10,7 +10,7 @@ from obil.arrays import FloatArray
 from obil.bayes.costs import EQUAL_COSTS, Costs, log_thresholds_at
 from obil.bayes.one_vs_rest import positive_class
 from obil.errors import InvalidInputError
-from obil.policies.settings import as_positive_prior, as_positive_priors
+from obil.policies.policy import as_positive_prior, as_positive_priors
 from obil.serving.holdout import Holdout
 
 

@@ -5,7 +5,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, as_floats
+from obil.errors import InvalidInputError
 from obil.serving.holdout import Holdout
 
 
@@ -47,3 +48,21 @@ class Policy(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Return the name and the settings as plain JSON values; `policy_from_json` reads them."""
+
+
+def as_positive_prior(value: float) -> float:
+    """Return one prior of the positive class, in [0, 1]."""
+    number = float(value)
+    if not 0.0 <= number <= 1.0:  # refuses NaN too
+        raise InvalidInputError(f"the positive prior must lie in [0, 1], got {value!r}")
+    return number
+
+
+def as_positive_priors(values: npt.ArrayLike) -> FloatArray:
+    """Return priors of the positive class as a contiguous array (n,) in [0, 1]."""
+    priors = np.ascontiguousarray(as_floats(values, "positive_priors"))
+    if np.ndim(values) != 1:
+        raise InvalidInputError(f"positive_priors must have shape (n,), got {np.shape(values)}")
+    if not ((priors >= 0.0) & (priors <= 1.0)).all():
+        raise InvalidInputError("positive_priors must lie in [0, 1]")
+    return priors

@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.policies.settings import as_positive_prior, as_positive_priors
+from obil.policies.policy import as_positive_prior, as_positive_priors
 
 # The logit of the prior runs from -14 (one in a million) to 14 in steps of 1/20; beyond, the ends hold.
 LOGIT_END = 14.0

@@ -112,25 +112,20 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     since = _since(split, facts.start_prior[k], now[k]) if moved and buckets else None
     trusted = facts.monitor is None or facts.monitor.alarm_row is None
     found = advice(facts, k, since, moved=moved)
-    before = _earlier_monitoring_runs(facts)
-    quiet = trusted and not moved and not found.reasons and not before
-    if not moved and split is not None and facts.follows:
-        sentences = [_return_to_start(facts, k, now[k], ends_of(interval, k), split, history)]
-    else:
-        sentences = [
-            _prevalence_change(facts, k, now[k], ends_of(interval, k), since, history, moved=moved, quiet=quiet)
-        ]
+    runs = _earlier_monitoring_runs(facts)
+    quiet = trusted and not moved and not found.reasons and not runs
+    ends, length = ends_of(interval, k), 1 if history is None else history.bucket_length
+    sentences = [_prevalence_sentence(facts, k, now[k], ends, since, split, length, moved=moved, quiet=quiet)]
     others = [other for other in changed if other != k][:3] if len(now) > 2 else []
     if others:
-        moves = [
-            f"that of {quoted_name(facts, other)} from {as_percent(facts.start_prior[other])} "
-            f"to {as_percent(now[other])}"
-            for other in others
+        then_now = [
+            (quoted_name(facts, one), as_percent(facts.start_prior[one]), as_percent(now[one])) for one in others
         ]
-        sentences.append(f"Other classes moved too: {', '.join(moves)}.")
+        moves = ", ".join(f"that of {name} from {before} to {after}" for name, before, after in then_now)
+        sentences.append(f"Other classes moved too: {moves}.")
     if not trusted:
         sentences += _monitor_alarm(facts, buckets, moved=moved)
-    sentences += before
+    sentences += runs
     if moved and facts.log_threshold is not None and facts.start_log_threshold is not None:
         sentences.append(_threshold_change(facts, since, buckets))
     if not quiet and (moved or not trusted or found.reasons):
@@ -145,7 +140,7 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
         changed_since=since,
         prior_then=float(facts.start_prior[k]),
         prior_now=float(now[k]),
-        interval=ends_of(interval, k),
+        interval=ends,
         level=facts.level,
         by_labels=scores_are_wrong(facts.labels),
         log_threshold_then=facts.start_log_threshold,
@@ -194,54 +189,38 @@ def _since(split: Split | None, then: float, now: float) -> int:
     return split.row if same_sign and already < CATCHING_UP else 0
 
 
-def _prevalence_change(
+def _prevalence_sentence(
     facts: StreamFacts,
     k: int,
     now: float,
     ends: tuple[float, float] | None,
     since: int | None,
-    history: StreamHistory | None,
+    split: Split | None,
+    bucket_length: int,
     *,
     moved: bool,
     quiet: bool,
 ) -> str:
-    name, then = quoted_name(facts, k), as_percent(facts.start_prior[k])
-    subject = "By labels, the prevalence" if scores_are_wrong(facts.labels) else "The prevalence"
-    sure = " (this tracker gives no interval)"
-    if ends is not None:
-        sure = f" ({100.0 * facts.level:.3g} %: {as_percent_range(*ends)})"
+    name, then, current = quoted_name(facts, k), as_percent(facts.start_prior[k]), as_percent(now)
+    interval = "" if ends is None else f" ({100.0 * facts.level:.3g} %: {as_percent_range(*ends)})"
     origin = "in training" if facts.starts_at_training else "at the start"
+    if not moved and split is not None and facts.follows:
+        return (
+            f"The prevalence of {name} has moved and is back: it is {current}{interval}, {origin} it was {then}, and "
+            f"until about row {rounded_row(split.row, bucket_length):,} it was {as_percent(split.before)} on average."
+        )
     if not facts.n_rows:
         return "No rows have come yet."
     if not facts.follows:
-        return f"The prevalence of {name} is kept at {as_percent(now)} by choice, and not tracked."
+        return f"The prevalence of {name} is kept at {current} by choice, and not tracked."
+    subject = "By labels, the prevalence" if scores_are_wrong(facts.labels) else "The prevalence"
+    interval = interval or " (this tracker gives no interval)"
     if not moved:
         start = f"Nothing has changed in {facts.n_rows:,} rows: the prevalence" if quiet else subject
-        return f"{start} of {name} is {as_percent(now)}{sure}, {origin} it was {then}."
+        return f"{start} of {name} is {current}{interval}, {origin} it was {then}."
     verb = "rose" if now > facts.start_prior[k] else "fell"
-    when = ""
-    if since is not None and history is not None:
-        when = (
-            f", since about row {rounded_row(since, history.bucket_length):,}" if since else ", from the first rows on"
-        )
-    return f"{subject} of {name} {verb} from {then} {origin} to {as_percent(now)}{sure}{when}."
-
-
-def _return_to_start(
-    facts: StreamFacts,
-    k: int,
-    now: float,
-    ends: tuple[float, float] | None,
-    split: Split,
-    history: StreamHistory | None,
-) -> str:
-    name, origin = quoted_name(facts, k), "in training" if facts.starts_at_training else "at the start"
-    sure = "" if ends is None else f" ({100.0 * facts.level:.3g} %: {as_percent_range(*ends)})"
-    row = rounded_row(split.row, 1 if history is None else history.bucket_length)
-    return (
-        f"The prevalence of {name} has moved and is back: it is {as_percent(now)}{sure}, {origin} it was "
-        f"{as_percent(facts.start_prior[k])}, and until about row {row:,} it was {as_percent(split.before)} on average."
-    )
+    dated = f", since about row {rounded_row(since, bucket_length):,}" if since else ", from the first rows on"
+    return f"{subject} of {name} {verb} from {then} {origin} to {current}{interval}{'' if since is None else dated}."
 
 
 def _monitor_alarm(facts: StreamFacts, buckets: Sequence[Bucket], *, moved: bool) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
-from obil.monitor.model_reference import monitor_reference
+from obil.monitor.reference import monitor_reference
 from obil.online.labels.label_ledger import LabelLedger
 from obil.online.labels.one_class_labels import OneClassLabels
 from obil.online.state.history import StreamHistory
