@@ -11,6 +11,7 @@ from obil.errors import InvalidInputError, InvalidStateError
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 PriorLike: TypeAlias = float | npt.ArrayLike
 
 LARGEST_COUNT = 10_000_000  # a longer window or grid is a mistake in a setting or a damaged state

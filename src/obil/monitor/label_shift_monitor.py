@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, as_log_ratio_row, as_log_ratios, restore_arrays
+from obil.arrays import BoolArray, FloatArray, IntArray, as_log_ratio_row, as_log_ratios, restore_arrays
 from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
 from obil.monitor.monitor_state import check_memory
@@ -19,7 +19,7 @@ from obil.monitor.reference import (
     place_bets,
 )
 from obil.monitor.score_bins import place_rows
-from obil.monitor.wealth import BoolArray, update_wealths
+from obil.monitor.wealth import update_wealths
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 

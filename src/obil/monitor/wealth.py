@@ -1,14 +1,9 @@
 """Multiply the wealth of every bet by what it pays on each row, and move a little between the bets."""
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray
+from obil.arrays import BoolArray, FloatArray, IntArray
 from obil.compiled import compiled
-
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 CASH = 0.2  # not bet at the start, so that a long stream without change costs no more than this
 # Rows after which half of the wealth is redistributed. A bet that lost on 100,000 good rows is then

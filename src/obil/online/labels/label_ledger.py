@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_floats, as_integer, as_log_ratios, shown
+from obil.arrays import BoolArray, FloatArray, as_floats, as_integer, as_log_ratios, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, as_propensity, erased_id
 from obil.online.state.saved_ledger import (
@@ -19,8 +19,6 @@ from obil.online.state.saved_ledger import (
     read_ledger,
     require_ledger_state,
 )
-
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 LARGEST_HORIZON = 10_000_000
 LARGEST_FIRST_ROW = 2**53

@@ -13,18 +13,7 @@ from obil.online.online_classifier import OnlineClassifier
 from obil.serving.ratio_model import RatioModel
 
 FORMAT = 2
-# parts of a state
-COUNTED = (
-    "rows",
-    "tally",
-    "monitor",
-    "labels",
-    "history",
-    "labels_since_alarm",
-    "model_since",
-    "monitoring_runs",
-    "one_class_labels",
-)
+SETTINGS = ("format", "kind", "classes", "positive", "policy", "tracker")  # of a stream; the rest was counted
 KIND = "obil_stream"
 LARGEST_FILE = 64_000_000  # bytes
 LARGEST_NUMBER = 2**53  # of rows or of bytes
@@ -129,7 +118,7 @@ def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any]
             given is not None and (not isinstance(given, Mapping) or any(given.get(n) != ours[n] for n in names))
         ):
             raise InvalidStateError(f"{name} belongs to a stream with other settings of its {part}")
-    known = own | {part: saved[part] for part in COUNTED if part in saved}
+    known = own | {part: saved[part] for part in own if part not in SETTINGS and part in saved}
     known["tracker"] = own["tracker"] | {"memory": dict(tracker["memory"])}
     try:
         return OnlineClassifier.from_state(model, known)

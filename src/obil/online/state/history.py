@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray
+from obil.arrays import BoolArray, FloatArray
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
 
@@ -16,8 +16,8 @@ MOST_BUCKETS, FEWEST_BUCKETS = 128, 8  # more could not be distinguished in a pl
 MOST_NUMBERS = 800  # in all full buckets together: about 8 kB of JSON
 DIGITS = 5  # of what a full bucket holds: more than a plot or a split of the stream can use
 LARGEST_COUNT = 2**53
+COLUMNS = ("prevalence", "thresholds", "alerts", "log_evidence")  # of the full buckets, in a state
 
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 _Values: TypeAlias = tuple[tuple[float, ...], float | None, int, float | None]  # of a full bucket
 
 
@@ -61,11 +61,11 @@ class StreamHistory:
         self._most = max(min(MOST_BUCKETS, MOST_NUMBERS // numbers_each // 2 * 2), FEWEST_BUCKETS)
         self._length = START_LENGTH
         self._full: list[_Values] = []
+        self._open(n_classes)
+
+    def _open(self, n_classes: int) -> None:
         self._sums = [0.0] * n_classes
-        self._threshold_sum: float = 0.0
-        self._n_thresholds: int = 0
-        self._alerts: int = 0
-        self._in_open: int = 0
+        self._threshold_sum, self._n_thresholds, self._alerts, self._in_open = 0.0, 0, 0, 0
         self._evidence: float | None = None
 
     @property
@@ -137,9 +137,8 @@ class StreamHistory:
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to continue bit for bit, as plain JSON values: under 10 kB for up to 30 classes."""
-        names = ("prevalence", "thresholds", "alerts", "log_evidence")
-        columns = list(zip(*self._full, strict=True)) or [()] * len(names)
-        full = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        columns = list(zip(*self._full, strict=True)) or [()] * len(COLUMNS)
+        full = {name: list(column) for name, column in zip(COLUMNS, columns, strict=True)}
         return {
             "length": self._length,
             "full": full | {"prevalence": [list(prevalence) for prevalence in full["prevalence"]]},
@@ -159,7 +158,7 @@ class StreamHistory:
         history = cls(n_classes)
         try:
             length, full, last = state["length"], state["full"], state["open"]
-            columns = [full[name] for name in ("prevalence", "thresholds", "alerts", "log_evidence")]
+            columns = [full[name] for name in COLUMNS]
             sizes = {len(column) for column in columns}
             parts = [last[name] for name in ("prevalence", "threshold", "alerts", "log_evidence")]
             n_open, n_thresholds = last["rows"], last["thresholds"]
@@ -182,20 +181,13 @@ class StreamHistory:
             _require(_is_count(alerts) and alerts <= n_rows)
         history._length = length
         history._full = [
-            (tuple(map(float, prevalence)), None if threshold is None else float(threshold), alerts,
-             None if evidence is None else float(evidence))
+            (tuple(map(float, prevalence)), _float_or_none(threshold), alerts, _float_or_none(evidence))
             for prevalence, threshold, alerts, evidence in zip(*columns, strict=True)
-        ]  # fmt: skip
+        ]
         history._sums, history._threshold_sum = list(map(float, parts[0])), float(parts[1])
-        history._alerts = parts[2]
-        history._evidence = None if parts[3] is None else float(parts[3])
+        history._alerts, history._evidence = parts[2], _float_or_none(parts[3])
         history._in_open, history._n_thresholds = n_open, n_thresholds
         return history
-
-    def _open(self) -> None:
-        self._sums = [0.0] * len(self._sums)
-        self._threshold_sum, self._n_thresholds = 0.0, 0
-        self._alerts, self._in_open, self._evidence = 0, 0, None
 
     def _values(self, n_rows: int) -> _Values:
         return (
@@ -207,18 +199,10 @@ class StreamHistory:
 
     def _close(self) -> None:
         self._full.append(self._values(self._length))
-        self._open()
+        self._open(self.n_classes)
         if len(self._full) == self._most:
             pairs = zip(self._full[::2], self._full[1::2], strict=True)
-            self._full = [
-                (
-                    tuple(_short((a + b) / 2.0) for a, b in zip(one[0], two[0], strict=True)),
-                    _middle(one[1], two[1]),
-                    one[2] + two[2],
-                    two[3],
-                )
-                for one, two in pairs
-            ]
+            self._full = [_merged(one, two) for one, two in pairs]
             self._length *= 2
 
 
@@ -240,6 +224,11 @@ def update_monitor(
     return trusted, evidence
 
 
+def _merged(one: _Values, two: _Values) -> _Values:
+    prevalence = tuple(_short((a + b) / 2.0) for a, b in zip(one[0], two[0], strict=True))
+    return prevalence, _middle(one[1], two[1]), one[2] + two[2], two[3]
+
+
 def _summed(start: float, values: FloatArray) -> float:
     """Return start + values[0] + values[1] ..., added one after the other: numpy's sum goes by pairs."""
     if not len(values):
@@ -252,6 +241,10 @@ def _summed(start: float, values: FloatArray) -> float:
 
 def _short(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
+
+
+def _float_or_none(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _middle(one: float | None, two: float | None) -> float | None:

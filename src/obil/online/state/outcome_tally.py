@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_floats, require_in
+from obil.arrays import FloatArray, as_floats, as_integer, require_in, restore_arrays, shown
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
 
@@ -47,23 +47,13 @@ class OutcomeTally:
     """
 
     def __init__(self, *, memory: float = MEMORY) -> None:
-        self._memory = require_in("memory", memory, 2.0, 1e12)
-        self._kept = 1.0 - 1.0 / self._memory
-        self._seen = 0
+        self.memory = require_in("memory", memory, 2.0, 1e12)  # about how many rows are remembered
+        self.n_seen = 0  # rows added in all
+        self._kept = 1.0 - 1.0 / self.memory
         self._sums = np.zeros((2, 4))  # (quiet, alerted) x Part
         self._surprise = np.zeros(1)
         self._labels = np.zeros((2, 2, 2))  # (quiet, alerted) x (negative, positive) x (weights, their squares)
         self.add(np.empty(0), np.empty(0, dtype=bool))  # compiles now, so that the first row does not wait
-
-    @property
-    def memory(self) -> float:
-        """About how many rows are remembered."""
-        return self._memory
-
-    @property
-    def n_seen(self) -> int:
-        """How many rows were added in all."""
-        return self._seen
 
     @property
     def quiet(self) -> Part:
@@ -101,7 +91,7 @@ class OutcomeTally:
     def add_checked(self, posteriors: FloatArray, alerts: npt.NDArray[np.bool_], priors: FloatArray) -> None:
         """Do what `add` does with contiguous arrays that were checked already."""
         _add(posteriors, alerts, priors, self._kept, self._sums, self._surprise, self._labels)
-        self._seen += alerts.size
+        self.n_seen += alerts.size
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
         """Add a true label, or take one back that was replaced (`sign=-1`).
@@ -118,15 +108,12 @@ class OutcomeTally:
             How many rows were decided after it.
         """
         chance = require_in("propensity", propensity, 1e-9, 1.0)
-        if not _is_count(age):
-            raise InvalidInputError(f"age must be a whole number of rows, got {age!r:.40}")
+        rows_since = as_integer("age", age, 0, LARGEST_COUNT)
         if sign not in (1, -1):
             raise InvalidInputError(f"sign must be 1 or -1, got {sign!r:.40}")
-        flags: tuple[tuple[str, object], ...] = (("alert", alert), ("positive", positive))
-        for name, flag in flags:
-            if not isinstance(flag, bool | np.bool_):
-                raise InvalidInputError(f"{name} must be true or false, got {flag!r:.40}")
-        weight = self._kept ** int(age) / chance
+        if not all(isinstance(flag, bool | np.bool_) for flag in (alert, positive)):
+            raise InvalidInputError(f"alert and positive must be true or false, got {alert!r:.40} and {positive!r:.40}")
+        weight = self._kept**rows_since / chance
         cell = self._labels[int(alert), int(positive)]
         # never below 0: what was added and taken back may differ in the last bit
         cell[:] = np.maximum(cell + sign * np.array([weight, weight**2]), 0.0)
@@ -135,8 +122,8 @@ class OutcomeTally:
         """Return everything needed to continue bit for bit, as plain JSON values."""
         return {
             "kind": "outcome_tally",
-            "memory": self._memory,
-            "seen": self._seen,
+            "memory": self.memory,
+            "seen": self.n_seen,
             "sums": self._sums.tolist(),
             "surprise": self.surprise,
             "labels": self._labels.tolist(),
@@ -147,29 +134,24 @@ class OutcomeTally:
         """Return a tally that continues exactly where the one that made `state` stopped."""
         if not isinstance(state, Mapping) or state.get("kind") != "outcome_tally":
             raise InvalidStateError("this is not the state of an outcome tally")
-        memory, seen = state.get("memory"), state.get("seen")
+        memory = state.get("memory")
         if isinstance(memory, bool) or not isinstance(memory, int | float):
-            raise InvalidStateError(f"a tally remembers a number of rows, got {memory!r:.40}")
-        if not _is_count(seen):
-            raise InvalidStateError(f"a tally counts its rows, got {seen!r:.40}")
+            raise InvalidStateError(f"a tally remembers a number of rows, got {shown(memory)}")
         try:
             tally = cls(memory=memory)
+            tally.n_seen = as_integer("seen", state.get("seen"), 0, LARGEST_COUNT)
         except (InvalidInputError, OverflowError) as error:
             raise InvalidStateError(f"this tally is damaged: {error}") from None
-        tally._seen = seen
-        tally._sums[...] = _restored(state, "sums", tally._sums.shape)
-        tally._labels[...] = _restored(state, "labels", tally._labels.shape)
-        surprise = state.get("surprise")
-        most = min(float(seen), tally._memory) * (1.0 + 1e-6) + 1e-6
+        arrays = {"sums": tally._sums, "labels": tally._labels, "surprise": tally._surprise.reshape(())}
+        restore_arrays(arrays, {name: state.get(name) for name in arrays})
+        if (tally._sums < 0.0).any() or (tally._labels < 0.0).any():
+            raise InvalidStateError("the sums and the labels of a tally are not negative")
+        most = min(float(tally.n_seen), tally.memory) * (1.0 + 1e-6) + 1e-6
         totals, positives, slopes, noise = tally._sums.T
-        rounding = 1e-9 * most
-        if totals.sum() > most or (positives > totals + rounding).any() or (slopes > positives + rounding).any():
-            raise InvalidStateError(f"the sums of a tally of {seen} rows do not fit together")
-        if isinstance(surprise, bool) or not isinstance(surprise, int | float) or not abs(surprise) <= most:
-            raise InvalidStateError(f"the surprise of a tally is a number of its rows, got {surprise!r:.40}")
-        tally._surprise[0] = surprise
-        if (noise > slopes + rounding).any():
-            raise InvalidStateError("the noise of a tally cannot exceed its slope")
+        nested = ((positives, totals), (slopes, positives), (noise, slopes))
+        too_large = any((part > whole + 1e-9 * most).any() for part, whole in nested)
+        if totals.sum() > most or abs(tally.surprise) > most or too_large:
+            raise InvalidStateError(f"the sums of a tally of {tally.n_seen} rows do not fit together")
         return tally
 
 
@@ -183,24 +165,6 @@ def _checked(posteriors: npt.ArrayLike, alerts: npt.ArrayLike) -> tuple[FloatArr
     if not ((probabilities >= 0.0) & (probabilities <= 1.0)).all():  # refuses NaN too
         raise InvalidInputError("posteriors must lie in [0, 1]")
     return probabilities, flags.astype(np.bool_)
-
-
-def _is_count(value: object) -> TypeGuard[int]:
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return is_whole and 0 <= value <= LARGEST_COUNT  # type: ignore[operator]  # a whole number by now
-
-
-def _restored(state: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> FloatArray:
-    try:
-        values = np.asarray(state.get(name))
-        usable = values.shape == shape and values.dtype.kind in "if"
-        usable = usable and bool((np.isfinite(values) & (values >= 0.0)).all())
-    except (TypeError, ValueError, OverflowError):
-        usable = False
-    if not usable:
-        raise InvalidStateError(f"the {name} of a tally are non-negative numbers in shape {shape}")
-    restored: FloatArray = values.astype(np.float64)
-    return restored
 
 
 @compiled

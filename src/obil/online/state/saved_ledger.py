@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_integer, shown
+from obil.arrays import BoolArray, FloatArray, as_integer, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import RowNames, as_id, as_propensity, erased_id
 
@@ -18,8 +17,6 @@ FIELDS = {
     "counts",
 }  # fmt: skip
 LARGEST_NUMBER = 2**63  # of rows and of counts in a state; no stream counts there from the largest first row
-
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

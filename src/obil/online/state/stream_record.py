@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from obil.arrays import FloatArray
+from obil.arrays import BoolArray, FloatArray
 from obil.bayes.posterior import posteriors_at
 from obil.online.decision import Decisions
 from obil.online.state.history import StreamHistory
@@ -15,7 +14,6 @@ from obil.online.state.outcome_tally import OutcomeTally
 
 BLOCK = 256  # rows, or labels, that wait at most
 
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
 _NO_ROWS = (np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0))
 
 
