@@ -1,8 +1,9 @@
-"""Show a report as aligned text where it is printed, and as an HTML table in a notebook."""
+"""Show a report as aligned text where it is printed, as an HTML table in a notebook, and as JSON values."""
 
 import html
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 
 class Table(NamedTuple):
@@ -52,3 +53,24 @@ def as_html(table: Table) -> str:
     body = (f"<thead><tr>{head}</tr></thead>" if head else "") + f"<tbody>{rows}</tbody>"
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
     return f"<table><caption>{html.escape(table.title)}</caption>{body}</table>{notes}"
+
+
+class JsonRecord:
+    """A dataclass that tells its fields as JSON values."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as plain JSON values."""
+        record: Any = self
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(record)}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value.tolist() if hasattr(value, "tolist") else value

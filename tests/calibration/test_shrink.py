@@ -6,8 +6,7 @@ from scipy.stats import multivariate_normal
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
-from obil.calibration.linear import fit_linear
-from obil.calibration.shrink import SCALES, shrink_offsets
+from obil.calibration.linear import SCALES, fit_linear, shrink_offsets
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.serving.calibrators import LinearCalibrator
 from tests.serving.stored import arrays_of

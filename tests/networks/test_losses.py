@@ -205,16 +205,13 @@ def test_losses_are_found_by_name() -> None:
         loss = named_loss(name)
         assert loss.name == name
         assert isinstance(loss, BinaryLoss | CategoricalLoss)
-    assert named_loss("logistic", negative_weight=3.0).negative_weight == 3.0
     with pytest.raises(InvalidInputError, match=r"squared_error.*brier"):
         named_loss("hinge")
-    with pytest.raises(InvalidInputError, match="binary losses"):
-        named_loss("brier", negative_weight=2.0)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf"), "two", [1.0, 2.0]])
 def test_weights_and_temperatures_must_be_positive_numbers(bad) -> None:
-    for build in (cost_weighted_squared_error, cross_entropy, lambda w: named_loss("logistic", negative_weight=w)):
+    for build in (cost_weighted_squared_error, cross_entropy, lambda weight: cost_weighted(logistic(), weight)):
         with pytest.raises(InvalidInputError, match="must be"):
             build(bad)
 

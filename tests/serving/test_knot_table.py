@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from obil.arrays import FloatArray
-from obil.serving import knot_table
+from obil.serving import network_stack
 from obil.serving.features import FeatureMap
-from obil.serving.knot_table import KnotTable
 from obil.serving.network_kernels import LARGEST_INPUT, first_layer_of_rows
+from obil.serving.network_stack import KnotTable
 from tests.serving.ensembles import feature_map, rows, standard_map
 
 LINE = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
@@ -81,5 +81,5 @@ def test_maps_that_no_table_follows_have_none(monkeypatch: pytest.MonkeyPatch) -
         features = FeatureMap.of_columns(columns, straight=straight)
         assert KnotTable.of(features, *layer_of(features)) is None
     features = feature_map()
-    monkeypatch.setattr(knot_table, "LARGEST_TABLE", 10)
+    monkeypatch.setattr(network_stack, "LARGEST_TABLE", 10)
     assert KnotTable.of(features, *layer_of(features)) is None

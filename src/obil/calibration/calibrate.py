@@ -3,9 +3,8 @@
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.isotonic import fit_isotonic
+from obil.calibration.curves import fit_isotonic, fit_spline
 from obil.calibration.linear import SLOPE_SD, class_prior, fit_linear
-from obil.calibration.spline import fit_spline
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
 

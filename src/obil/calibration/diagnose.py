@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -13,13 +14,14 @@ from obil.calibration.recalibration import Recalibration, recalibration
 from obil.calibration.reliability import N_BINS, ReliabilityBin, calibration_error, reliability
 from obil.calibration.separation import Separation, worst_separation
 from obil.errors import InvalidInputError
+from obil.readable import JsonRecord
 from obil.serving.holdout import Holdout
 
 NEAR_THRESHOLD = (0.3, 0.7)  # posteriors at the prior at which the threshold is a posterior of 1/2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CalibrationFigures:
+class CalibrationFigures(JsonRecord):
     """What the posteriors at one prior promise against what happened, the classes weighted to that prior."""
 
     prior: FloatArray  # (K,)
@@ -30,33 +32,17 @@ class CalibrationFigures:
     log_loss: float
     table: tuple[ReliabilityBin, ...]  # class 1; with more classes, every class
 
-    def to_json(self) -> dict[str, object]:
-        """Return the figures as plain numbers."""
-        return {
-            "prior": self.prior.tolist(),
-            "ece_equal_width": self.ece_equal_width,
-            "ece_equal_mass": self.ece_equal_mass,
-            "classwise_ece": self.classwise_ece.tolist(),
-            "brier": self.brier,
-            "log_loss": self.log_loss,
-            "table": [row.to_json() for row in self.table],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class ThresholdFigures:
+class ThresholdFigures(JsonRecord):
     """How far the ratio can be off for the rows near one decision threshold."""
 
     log_threshold: float
     rows: ReliabilityBin | None  # at the prior where the threshold is a posterior of 1/2; None where no row is near
 
-    def to_json(self) -> dict[str, object]:
-        """Return the figures as plain numbers."""
-        return {"log_threshold": self.log_threshold, "rows": None if self.rows is None else self.rows.to_json()}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Diagnosis:
+class Diagnosis(JsonRecord):
     """The calibration of held-out rows, measured; what to make of it is the gate's business."""
 
     holdout: Holdout
@@ -74,20 +60,11 @@ class Diagnosis:
         """The mean over classes of the calibration error at equal priors."""
         return float(self.balanced.classwise_ece.mean())
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return the figures as plain numbers; the rows themselves stay out."""
-        return {
-            "n_rows": len(self.holdout.labels),
-            "counts": self.holdout.counts.tolist(),
-            "balanced": self.balanced.to_json(),
-            "own": self.own.to_json(),
-            "balanced_ece": self.balanced_ece,
-            "recalibration": self.recalibration.to_json(),
-            "separation": self.separation.to_json(),
-            "mean_posterior": self.mean_posterior.tolist(),
-            "mean_posterior_error": self.mean_posterior_error.tolist(),
-            "thresholds": [threshold.to_json() for threshold in self.thresholds],
-        }
+        figures = JsonRecord.to_json(self) | {"balanced_ece": self.balanced_ece}
+        del figures["holdout"], figures["n_bins"]
+        return {"n_rows": len(self.holdout.labels), "counts": self.holdout.counts.tolist()} | figures
 
 
 def diagnose(

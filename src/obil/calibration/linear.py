@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.score_unit import ScoreUnit
-from obil.calibration.shrink import shrink_offsets
 from obil.errors import EstimationError, InvalidInputError
 from obil.serving.calibrators import LinearCalibrator
 
 # Scores that are already log odds rarely need more: on a few hundred rows this keeps the slope from being noise.
 SLOPE_SD = 0.15
+# sd of a class's bias, all equally likely before data: from one nobody would notice to that of forgotten class weights
+SCALES = tuple(0.05 * 2.0**i for i in range(8))
 SMALLEST_SLOPE = 1e-3  # a score that ranks backwards is for the gate to refuse, not for a map to turn round
 
 
@@ -155,3 +156,32 @@ def class_prior(labels: IntArray, weights: FloatArray, n_classes: int) -> FloatA
         )
     prior: FloatArray = totals / totals.sum()
     return prior
+
+
+def shrink_offsets(theta: FloatArray, covariance: FloatArray, n_offsets: int) -> tuple[FloatArray, FloatArray]:
+    """Return the mean and covariance of parameters whose last `n_offsets` belong to classes biased alike.
+
+    `theta` is an estimate without a prior on them, and `covariance` its uncertainty. Class k's bias is normal around
+    0 with one unknown scale, and its offset is the difference from class 0's, so that it does not matter which class
+    comes first. The scale is averaged over by its evidence: offsets no larger than their errors go to 0, and so does
+    part of their variance; offsets that are larger stay.
+
+    >>> errors = 0.3**2 * np.eye(3)
+    >>> shrink_offsets(np.array([0.2, -0.1, 0.1]), errors, 3)[0].round(1) + 0.0  # no larger than their errors
+    array([0., 0., 0.])
+    >>> shrink_offsets(np.array([20.0, -10.0, 30.0]), errors, 3)[0].round(1)  # far larger
+    array([ 20., -10.,  30.])
+    """
+    offsets, of_offsets = theta[-n_offsets:], covariance[-n_offsets:]  # (n_offsets,), (n_offsets, parameters)
+    means, covariances, log_evidences = [], [], []
+    for scale in SCALES:
+        total = of_offsets[:, -n_offsets:] + scale**2 * (np.eye(n_offsets) + 1.0)
+        gain = np.linalg.solve(total, of_offsets).T  # (parameters, n_offsets)
+        means.append(theta - gain @ offsets)
+        covariances.append(covariance - gain @ of_offsets)
+        log_evidences.append(-0.5 * (offsets @ np.linalg.solve(total, offsets) + np.linalg.slogdet(total)[1]))
+    weights = softmax(log_evidences)
+    mean: FloatArray = weights @ np.array(means)
+    away = np.array(means) - mean
+    shrunk: FloatArray = np.tensordot(weights, covariances, axes=1) + away.T @ (weights[:, None] * away)
+    return mean, shrunk

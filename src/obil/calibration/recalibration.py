@@ -7,6 +7,7 @@ from scipy.special import ndtri
 
 from obil.arrays import FloatArray
 from obil.calibration.linear import fit_linear
+from obil.readable import JsonRecord
 from obil.serving.calibrators import LinearCalibrator
 from obil.serving.holdout import Holdout
 
@@ -15,20 +16,16 @@ FREE_SLOPE_SD = 100.0  # and one this unsure is free, on the scale that log rati
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(JsonRecord):
     """A figure with its standard error and interval."""
 
     value: float
     standard_error: float
     interval: tuple[float, float]
 
-    def to_json(self) -> dict[str, object]:
-        """Return the figure as plain numbers."""
-        return {"value": self.value, "standard_error": self.standard_error, "interval": list(self.interval)}
-
 
 @dataclass(frozen=True, slots=True)
-class Recalibration:
+class Recalibration(JsonRecord):
     """Calibrated = slope * log ratio + offset, were it to be fitted anew; ideal is slope 1 and offset 0.
 
     `shifts` are the offsets with the slope held at 1 (calibration in the large). A free slope and offset
@@ -39,15 +36,6 @@ class Recalibration:
     offsets: tuple[Estimate, ...]  # K-1, with the slope free
     shifts: tuple[Estimate, ...]  # K-1, with the slope held at 1
     level: float
-
-    def to_json(self) -> dict[str, object]:
-        """Return the figures as plain numbers."""
-        return {
-            "slope": self.slope.to_json(),
-            "offsets": [offset.to_json() for offset in self.offsets],
-            "shifts": [shift.to_json() for shift in self.shifts],
-            "level": self.level,
-        }
 
 
 def recalibration(holdout: Holdout, *, level: float = 0.9) -> Recalibration:

@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
+from obil.readable import JsonRecord
 
 Binning: TypeAlias = Literal["width", "mass"]
 N_BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ReliabilityBin:
+class ReliabilityBin(JsonRecord):
     """Rows whose posterior of one class is about the same: what it said, and how often the class was true."""
 
     class_number: int
@@ -40,17 +41,10 @@ class ReliabilityBin:
             return float("inf")
         return self.gap / (true * (1.0 - true - self.gap))
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return the bin as plain numbers."""
-        return {
-            "class_number": self.class_number,
-            "mean_posterior": self.mean_posterior,
-            "observed_rate": self.observed_rate,
-            "weight": self.weight,
-            "n_rows": self.n_rows,
-            "gap": self.gap,
-            "ratio_error": self.ratio_error if np.isfinite(self.ratio_error) else None,
-        }
+        error = self.ratio_error if np.isfinite(self.ratio_error) else None
+        return JsonRecord.to_json(self) | {"gap": self.gap, "ratio_error": error}
 
 
 def reliability(

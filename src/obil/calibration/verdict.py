@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from obil.readable import Table, as_html, as_text
+from obil.readable import JsonRecord, Table, as_html, as_text
 
 Judgement: TypeAlias = Literal["deploy", "warn", "refuse", "too few"]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(JsonRecord):
     """One measured figure with what it is held against."""
 
     value: float
@@ -32,13 +32,9 @@ class Figure:
         """Whether it is bad enough to refuse the model."""
         return self.value > max(self.refused, self.chance)
 
-    def to_json(self) -> dict[str, object]:
-        """Return the figure as plain numbers."""
-        return {"value": self.value, "allowed": self.allowed, "refused": self.refused, "chance": self.chance}
-
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(JsonRecord):
     """What the gate decided: one plain sentence, the reasons one by one, and the figures behind them.
 
     >>> Verdict("deploy", "Deploy: calibrated as far as 500 rows tell.", (), {}).decision
@@ -63,12 +59,3 @@ class Verdict:
         ]
         header = ("figure", "found", "allowed", "refused above", "chance alone")
         return Table(f"Verdict: {self.decision}", header, figures, [self.sentence, *self.reasons[1:]])
-
-    def to_json(self) -> dict[str, object]:
-        """Return the verdict as plain values."""
-        return {
-            "decision": self.decision,
-            "sentence": self.sentence,
-            "reasons": list(self.reasons),
-            "figures": {name: figure.to_json() for name, figure in self.figures.items()},
-        }

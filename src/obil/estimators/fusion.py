@@ -1,12 +1,14 @@
-"""Fuse the members of an ensemble by the method that a name stands for."""
+"""Fuse the members of an ensemble by a named method, and choose those of a refreshed one."""
 
 from typing import Any
 
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.fuse import choose_temperature, dropout_weights, stacked_weights
-from obil.estimators.ensemble_fit import Member, MemberScores, torch_part
+from obil.calibration.fuse import choose_temperature, dropout_weights, mean_log_loss, stacked_weights
+from obil.calibration.linear import fit_linear
+from obil.estimators.ensemble_fit import Member, MemberScores, Options, torch_part, variance_of
+from obil.estimators.labelled_rows import LabelledRows
 from obil.serving.dense_network import DenseScorer
 from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 
@@ -59,3 +61,43 @@ def _stacked(members: list[Member], scores: FloatArray, labels: IntArray, weight
     within = belongs / belongs.sum(axis=0)  # (M, kinds)
     fused_weights: FloatArray = within @ stacked_weights(np.einsum("nmk,mg->ngk", scores, within), labels, weights)
     return fused_weights
+
+
+def best_members(
+    old: list[Member],
+    new: list[Member],
+    member_scores: MemberScores,
+    rows: LabelledRows,
+    options: Options,
+    *,
+    slope_sd: float | None,
+    seed: int,
+) -> tuple[list[Member], MemberScores]:
+    """Return the best of old and new members, of each kind as many as there were, with their scores of held-out rows.
+
+    The old must have seen none of the rows; the new have not seen the held-out ones. Of equals the newer stays.
+    """
+    held_out = rows.take(member_scores.rows)
+    candidates = [*new, *old]
+    scores = np.concatenate(
+        [member_scores.scores, np.stack([member.scorer.scores(held_out.X) for member in old], axis=1)], axis=1
+    )
+    losses = [
+        _calibrated_loss(scores[:, m], held_out.labels, held_out.weights, slope_sd) for m in range(len(candidates))
+    ]
+    kept: list[int] = []
+    for group in dict.fromkeys(member.plan.group for member in old):
+        own = [m for m, member in enumerate(candidates) if member.plan.group == group]
+        n_kept = sum(member.plan.group == group for member in old)
+        kept += sorted(own, key=lambda m: losses[m])[:n_kept]
+    variances = None
+    if member_scores.variances is not None:
+        of_old = [variance_of(member, held_out.X, n_passes=options.n_passes, seed=seed) for member in old]
+        variances = np.concatenate([member_scores.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
+    return [candidates[m] for m in kept], MemberScores(member_scores.rows, scores[:, kept], variances)
+
+
+def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray, slope_sd: float | None) -> float:
+    """Return the log loss of one member's scores after an offset and a slope of its own."""
+    calibrated = fit_linear(scores, labels, weights, slope_sd=slope_sd).apply(scores)
+    return mean_log_loss(calibrated, labels, weights)

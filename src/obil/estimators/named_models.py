@@ -1,6 +1,5 @@
 """Build a classifier by its name, ready for the matrix of a column encoder."""
 
-from collections.abc import Callable
 from typing import Any
 
 from sklearn.compose import ColumnTransformer
@@ -15,6 +14,9 @@ from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.serving.columns import ColumnEncoder
 
+OBIL = "obil"  # the ensemble, which is no estimator to wrap: it calibrates itself
+MODELS = (OBIL, "hist_gradient_boosting", "logistic", "random_forest", "extra_trees", "neural_network")
+
 
 def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None = None) -> Any:
     """Return an unfitted classifier that takes this encoder's matrix: codes of categories, NaN for missing values.
@@ -25,38 +27,23 @@ def named_model(name: str, encoder: ColumnEncoder, *, random_state: int | None =
     require_model(name)
     if name == OBIL:
         return OBILClassifier(categorical_features=encoder.categories, random_state=random_state)
-    return _BUILDERS[name](encoder, random_state)
+    if name == "logistic":
+        return make_pipeline(_one_hot(encoder), LogisticRegression(max_iter=2_000, random_state=random_state))
+    if name == "neural_network":
+        network = MLPClassifier((64, 32), early_stopping=True, max_iter=300, random_state=random_state)
+        return make_pipeline(_one_hot(encoder), network)
+    if name == "hist_gradient_boosting":
+        booster = HistGradientBoostingClassifier(random_state=random_state)
+        # not its own categorical_features: what it keeps for them, a functools.partial, is on no list of safe types
+        return make_pipeline(_one_hot(encoder, numbers="passthrough"), booster) if encoder.categories else booster
+    forest = RandomForestClassifier if name == "random_forest" else ExtraTreesClassifier
+    return make_pipeline(_filled(), forest(200, min_samples_leaf=3, random_state=random_state))
 
 
 def require_model(name: str) -> None:
     """Refuse a name that no model has."""
     if name not in MODELS:
         raise InvalidInputError(f"a model is one of {', '.join(MODELS)}, got {name!r:.60}")
-
-
-def _boosting(encoder: ColumnEncoder, random_state: int | None) -> Any:
-    booster = HistGradientBoostingClassifier(random_state=random_state)
-    if not encoder.categories:
-        return booster
-    # not its own categorical_features: what it keeps for them, a functools.partial, is on no list of safe types
-    return make_pipeline(_one_hot(encoder, numbers="passthrough"), booster)
-
-
-def _logistic(encoder: ColumnEncoder, random_state: int | None) -> Any:
-    return make_pipeline(_one_hot(encoder), LogisticRegression(max_iter=2_000, random_state=random_state))
-
-
-def _random_forest(_: ColumnEncoder, random_state: int | None) -> Any:
-    return make_pipeline(_filled(), RandomForestClassifier(200, min_samples_leaf=3, random_state=random_state))
-
-
-def _extra_trees(_: ColumnEncoder, random_state: int | None) -> Any:
-    return make_pipeline(_filled(), ExtraTreesClassifier(200, min_samples_leaf=3, random_state=random_state))
-
-
-def _neural_network(encoder: ColumnEncoder, random_state: int | None) -> Any:
-    network = MLPClassifier((64, 32), early_stopping=True, max_iter=300, random_state=random_state)
-    return make_pipeline(_one_hot(encoder), network)
 
 
 def _filled() -> SimpleImputer:
@@ -72,14 +59,3 @@ def _one_hot(encoder: ColumnEncoder, numbers: Any = None) -> ColumnTransformer:
             ("categories", OneHotEncoder(handle_unknown="ignore", sparse_output=False), categories),
         ]
     )
-
-
-_BUILDERS: dict[str, Callable[[ColumnEncoder, int | None], Any]] = {
-    "hist_gradient_boosting": _boosting,
-    "logistic": _logistic,
-    "random_forest": _random_forest,
-    "extra_trees": _extra_trees,
-    "neural_network": _neural_network,
-}
-OBIL = "obil"  # the ensemble, which is no estimator to wrap: it calibrates itself
-MODELS = (OBIL, *_BUILDERS)

@@ -17,11 +17,10 @@ from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, torch_part
 from obil.estimators.fit_scorer import fit_views, freeze_together
-from obil.estimators.fusion import fuse
+from obil.estimators.fusion import best_members, fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
 from obil.estimators.ratio_mixin import RatioMixin, as_weights
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
-from obil.estimators.refresh import best_members
 from obil.networks.settings import ModuleKind
 from obil.resampling.associated import METHODS, class_ratio, target_ratios
 from obil.serving.columns import ColumnEncoder

@@ -231,23 +231,15 @@ LOSSES: dict[str, Callable[[], BinaryLoss | CategoricalLoss]] = {
 }
 
 
-def named_loss(name: str, *, negative_weight: float = 1.0) -> BinaryLoss | CategoricalLoss:
-    """Return one of `LOSSES`, with `negative_weight` times the loss on negatives where it is binary.
+def named_loss(name: str) -> BinaryLoss | CategoricalLoss:
+    """Return one of `LOSSES`.
 
-    >>> named_loss("cost_weighted_squared_error", negative_weight=5.0).negative_weight
-    5.0
+    >>> named_loss("logistic").name
+    'logistic'
     """
     if name not in LOSSES:
         raise InvalidInputError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
-    _require_positive("negative_weight", negative_weight)
-    if name == "cost_weighted_squared_error":
-        return cost_weighted_squared_error(negative_weight)
-    loss = LOSSES[name]()
-    if negative_weight == 1.0:
-        return loss
-    if isinstance(loss, CategoricalLoss):
-        raise InvalidInputError(f"negative_weight is for binary losses, got {negative_weight!r} with {name!r}")
-    return cost_weighted(loss, negative_weight)
+    return LOSSES[name]()
 
 
 def _require_positive(name: str, value: float) -> float:

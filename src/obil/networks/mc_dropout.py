@@ -35,7 +35,7 @@ def _variance(
     network: nn.Module, inputs: Tensor, scores_of: Callable[[FloatArray], FloatArray], n_passes: int
 ) -> FloatArray:
     mean = squares = np.zeros(1)
-    with torch.inference_mode(), _dropout_on(network):
+    with torch.inference_mode(), in_eval_mode(network, but_dropout=True):
         for done in range(1, n_passes + 1):  # Welford: one pass over the passes, nothing kept
             scores = scores_of(network(inputs).double().numpy())[:, 1:]
             step = scores - mean
@@ -46,15 +46,15 @@ def _variance(
 
 
 @contextmanager
-def _dropout_on(network: nn.Module) -> Iterator[None]:
-    """Switch dropout on and nothing else: batch normalisation keeps its statistics."""
-    was = {layer: layer.training for layer in network.modules()}
+def in_eval_mode(network: nn.Module, *, but_dropout: bool = False) -> Iterator[None]:
+    """Switch a network to eval mode, dropout excepted or not, and put every layer back as it was."""
+    modes = [(layer, layer.training) for layer in network.modules()]
     network.eval()
-    for layer in network.modules():
-        if isinstance(layer, nn.modules.dropout._DropoutNd):
+    for layer, _ in modes:
+        if but_dropout and isinstance(layer, nn.modules.dropout._DropoutNd):
             layer.train()
     try:
         yield
     finally:
-        for layer, training in was.items():
+        for layer, training in modes:
             layer.training = training

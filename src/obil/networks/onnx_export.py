@@ -2,8 +2,6 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from obil.errors import InvalidInputError, ModelFileError
+from obil.networks.mc_dropout import in_eval_mode
 from obil.serving.onnx_scorer import OnnxNetwork
 
 AGREEMENT = 1e-5  # of ONNX and torch outputs on the example, relative to max(1, |output|)
@@ -25,7 +24,7 @@ def export_onnx(module: nn.Module, example: Tensor) -> OnnxNetwork:
     differs from torch by more than 1e-5.
     """
     rows = _as_example(example)
-    with _in_eval_mode(module), torch.no_grad():
+    with in_eval_mode(module), torch.no_grad():
         try:
             network = OnnxNetwork(_exported(module, rows))
         except ModelFileError as error:
@@ -40,17 +39,6 @@ def _as_example(example: Tensor) -> Tensor:
         raise InvalidInputError(f"the example must be a tensor of rows, (n, ...) with n at least 1, got {kind}")
     # with a single row torch takes the length 1 as fixed
     return torch.cat([example, example]) if len(example) == 1 else example
-
-
-@contextmanager
-def _in_eval_mode(module: nn.Module) -> Iterator[None]:
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def _exported(module: nn.Module, rows: Tensor) -> bytes:

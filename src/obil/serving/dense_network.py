@@ -1,19 +1,18 @@
 """Run small fully connected networks without the library that trained them, fast for one row and for many."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 from obil.serving.features import FeatureMap
 from obil.serving.heads import as_training_prior, scores_of_outputs
+from obil.serving.layers import layers_fit
 from obil.serving.network_kernels import Float32Array, end_layer
 from obil.serving.records import JsonFloats
+from obil.serving.scorers import as_matrix
 
 CHUNK_ROWS = 1_024  # a layer's activations of all members then stay in the cache
 FEW_ROWS = 32  # are scored one at a time: matrix products round a row by its place among others
@@ -78,35 +77,12 @@ class DenseScorer:
         return scores_of_outputs(outputs, head=self.head, training_prior=self.training_prior)
 
 
-def layers_fit(weights: Sequence[npt.NDArray[Any]], biases: Sequence[npt.NDArray[Any]]) -> bool:
-    """Return whether layers, (inputs, outputs) and (outputs,), follow on one another and are finite."""
-    shapes = [layer.shape for layer in weights]
-    return (
-        0 < len(weights) == len(biases)
-        and all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
-        and all(before[1] == after[0] for before, after in pairwise(shapes))
-        and all(bias.shape == (shape[1],) for bias, shape in zip(biases, shapes, strict=True))
-        and all(bool(np.isfinite(array).all()) for array in (*weights, *biases))
-    )
-
-
 def outputs_of_rows(features: FeatureMap, network: DenseNetwork, rows: FloatArray) -> Float32Array:
     """Return a network's outputs of rows, (n, outputs), a chunk of rows at a time: a row may have many inputs."""
     if len(rows) <= CHUNK_ROWS:
         return network.outputs(features.encode(rows))
     chunks = range(0, len(rows), CHUNK_ROWS)
     return np.concatenate([network.outputs(features.encode(rows[start : start + CHUNK_ROWS])) for start in chunks])
-
-
-def as_matrix(X: Any) -> FloatArray:
-    """Return rows as float64, (n, d)."""
-    try:
-        matrix = np.ascontiguousarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"features must be numbers, got {str(error).splitlines()[0]:.120}") from None
-    if matrix.ndim != 2:
-        raise InvalidInputError(f"rows must be a table, (n, d), got an array of shape {matrix.shape}")
-    return matrix
 
 
 def softmax_weights(logits: Float32Array) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from obil.serving.ensemble import EnsembleScorer
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
 
 if TYPE_CHECKING:
@@ -33,9 +32,8 @@ def describe_scorer(scorer: Scorer) -> str:
         return f"{type(scorer.estimator).__name__}, wrapped: its own library serves it, because {scorer.reason}"
     if isinstance(scorer, ColumnScorer):
         return f"a {scorer.link} that another system computed"
-    if isinstance(scorer, EnsembleScorer):
-        kinds = sorted({describe_scorer(member) for member in scorer.members})
-        return f"an ensemble of {len(scorer.members)}: {'; '.join(kinds)}"
+    if members := getattr(scorer, "members", ()):  # of an ensemble
+        return f"an ensemble of {len(members)}: {'; '.join(sorted(set(map(describe_scorer, members))))}"
     summary = getattr(scorer, "summary", None)
     return f"{type(scorer).__name__ if summary is None else summary()}, frozen into arrays"
 

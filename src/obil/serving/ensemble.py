@@ -7,16 +7,10 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import (
-    DenseNetwork,
-    DenseScorer,
-    as_matrix,
-    outputs_of_rows,
-    softmax_weights,
-)
+from obil.serving.dense_network import DenseNetwork, DenseScorer, outputs_of_rows, softmax_weights
 from obil.serving.features import FeatureMap
 from obil.serving.network_stack import NetworkStack
-from obil.serving.scorers import Scorer
+from obil.serving.scorers import Scorer, as_matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)

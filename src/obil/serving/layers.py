@@ -1,18 +1,19 @@
 """Score rows with frozen linear layers: a linear model has one, a multi-layer perceptron several."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
 
 from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import as_matrix, layers_fit
 from obil.serving.records import JsonFloats
-from obil.serving.scorers import OutputScorer, raw_scores
+from obil.serving.scorers import OutputScorer, as_matrix, raw_scores
 
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda units: np.maximum(units, 0.0),
@@ -81,6 +82,18 @@ class LayerScorer(OutputScorer):
             or (n_outputs != n_classes and (n_outputs, n_classes) != (1, 2))
         ):
             raise InvalidInputError("the layers of a model are damaged")
+
+
+def layers_fit(weights: Sequence[npt.NDArray[Any]], biases: Sequence[npt.NDArray[Any]]) -> bool:
+    """Return whether layers, (inputs, outputs) and (outputs,), follow on one another and are finite."""
+    shapes = [layer.shape for layer in weights]
+    return (
+        0 < len(weights) == len(biases)
+        and all(len(shape) == 2 and min(shape) > 0 for shape in shapes)
+        and all(before[1] == after[0] for before, after in pairwise(shapes))
+        and all(bias.shape == (shape[1],) for bias, shape in zip(biases, shapes, strict=True))
+        and all(bool(np.isfinite(array).all()) for array in (*weights, *biases))
+    )
 
 
 @compiled

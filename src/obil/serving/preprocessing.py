@@ -9,8 +9,8 @@ import numpy.typing as npt
 from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import as_matrix
 from obil.serving.layers import LayerScorer
+from obil.serving.scorers import as_matrix
 from obil.serving.trees import TreeScorer
 
 # A number x becomes (x - shift) / divisor * scale + offset. Where divisor is 0, x is a category: it becomes the value

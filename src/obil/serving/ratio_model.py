@@ -13,7 +13,6 @@ from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
 from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
-from obil.serving.describe_model import describe_model
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
 from obil.serving.scorers import EstimatorScorer, Scorer
@@ -171,6 +170,8 @@ class RatioModel:
         calibration  affine, on 2 held-out rows
         views        none
         """
+        from obil.serving.describe_model import describe_model  # noqa: PLC0415  # a stream does not ask for it
+
         return describe_model(self)
 
     def prepare(self, X: Any) -> Any:

@@ -114,6 +114,17 @@ def link_of(method: str) -> str:
     return {"predict_proba": PROBABILITY, "decision_function": MARGIN}[method]
 
 
+def as_matrix(X: Any) -> FloatArray:
+    """Return rows as float64, (n, d)."""
+    try:
+        matrix = np.ascontiguousarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"features must be numbers, got {str(error).splitlines()[0]:.120}") from None
+    if matrix.ndim != 2:
+        raise InvalidInputError(f"rows must be a table, (n, d), got an array of shape {matrix.shape}")
+    return matrix
+
+
 def as_score_columns(scores: npt.ArrayLike, *, n_classes: int | None = None) -> FloatArray:
     """Return scores as (n, 1) or (n, K), finite."""
     try:

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import as_matrix
 from obil.serving.records import JsonFloats, pack
-from obil.serving.scorers import LOGIT, PROBABILITY, OutputScorer, raw_scores
+from obil.serving.scorers import LOGIT, PROBABILITY, OutputScorer, as_matrix, raw_scores
 
 CHUNK_ROWS = 512  # rows that walk one tree after the other: its nodes stay in the cache
 LEAF = -1

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray
-from obil.calibration.freezing.not_frozen import NotFrozenError
 from obil.serving.preprocessing import COLUMN, Preprocessing
+
+
+class NotFrozenError(Exception):
+    """Raised while freezing, with the reason as text; whoever asked keeps the classifier as it is."""
 
 
 @dataclass(frozen=True, slots=True)

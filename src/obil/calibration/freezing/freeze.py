@@ -10,12 +10,10 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from obil.calibration.freezing.columns import FrozenColumn, as_preprocessing
-from obil.calibration.freezing.foreign_trees import freeze_lightgbm, freeze_xgboost, lightgbm_columns
+from obil.calibration.freezing.columns import FrozenColumn, NotFrozenError, as_preprocessing
 from obil.calibration.freezing.layers import LAYERS
-from obil.calibration.freezing.not_frozen import NotFrozenError
 from obil.calibration.freezing.preprocessing import UNKNOWN, follow
-from obil.calibration.freezing.trees import TREES
+from obil.calibration.freezing.trees import TREES, freeze_lightgbm, freeze_xgboost, lightgbm_columns
 from obil.errors import InvalidInputError
 from obil.serving.columns import Column, ColumnEncoder
 from obil.serving.preprocessing import PreprocessedScorer

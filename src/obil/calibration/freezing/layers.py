@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, Ridge
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
-from obil.arrays import FloatArray
 from obil.calibration.cross_fit import score_method
 from obil.serving.layers import LayerScorer
 from obil.serving.scorers import LOGIT, MARGIN, ONE_VS_REST
@@ -18,26 +17,22 @@ LINEAR = (
 )  # fmt: skip
 
 
-def freeze_linear(estimator: Any, *, training_prior: FloatArray, floor: float) -> LayerScorer:
+def freeze_linear(estimator: Any, **output: Any) -> LayerScorer:
     """Return the frozen form of a linear classifier."""
     link = LOGIT if score_method(estimator) == "predict_proba" else MARGIN
-    several = len(training_prior) > 2
-    if link == LOGIT and several and (isinstance(estimator, SGDClassifier) or _is_liblinear(estimator)):
+    one_by_one = isinstance(estimator, SGDClassifier) or getattr(estimator, "solver", None) == "liblinear"
+    if link == LOGIT and one_by_one and len(output["training_prior"]) > 2:
         link = ONE_VS_REST
     weights = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64)).T.copy()
     biases = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64), weights.shape[1:]).copy()
-    return LayerScorer((weights,), (biases,), "identity", link, training_prior, floor)
+    return LayerScorer((weights,), (biases,), "identity", link, **output)
 
 
-def freeze_perceptron(estimator: MLPClassifier, *, training_prior: FloatArray, floor: float) -> LayerScorer:
+def freeze_perceptron(estimator: MLPClassifier, **output: Any) -> LayerScorer:
     """Return the frozen form of a multi-layer perceptron."""
     weights = tuple(np.asarray(layer, dtype=np.float64) for layer in estimator.coefs_)
     biases = tuple(np.asarray(layer, dtype=np.float64) for layer in estimator.intercepts_)
-    return LayerScorer(weights, biases, estimator.activation, LOGIT, training_prior, floor)
+    return LayerScorer(weights, biases, estimator.activation, LOGIT, **output)
 
 
 LAYERS: tuple[tuple[Any, Any], ...] = ((LINEAR, freeze_linear), (MLPClassifier, freeze_perceptron))
-
-
-def _is_liblinear(estimator: Any) -> bool:
-    return getattr(estimator, "solver", None) == "liblinear"

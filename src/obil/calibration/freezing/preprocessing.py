@@ -22,8 +22,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import check_array
 
-from obil.calibration.freezing.columns import FrozenColumn
-from obil.calibration.freezing.not_frozen import NotFrozenError
+from obil.calibration.freezing.columns import FrozenColumn, NotFrozenError
 
 Columns = list[FrozenColumn]
 INDICATOR = "missingindicator_"  # how SimpleImputer names the indicator of a column
