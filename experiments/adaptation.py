@@ -12,7 +12,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.gaussian_pair import GaussianPair
+from experiments.gaussian_pair import GaussianPair, binary_log_thresholds
 from experiments.markdown import markdown_table
 from experiments.online_methods import FROM_HOLDOUT, ORACLE, PRINTED, priors_used
 from experiments.paper_claims import ADAPTATION_LAG
@@ -21,7 +21,6 @@ from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS
 from experiments.spread import standard_deviation
 from obil.arrays import FloatArray, IntArray
-from obil.bayes.costs import binary_log_thresholds
 from obil.datasets import prior_paths
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.gaussian_pair import GaussianPair
+from experiments.gaussian_pair import GaussianPair, binary_log_thresholds
 from experiments.markdown import markdown_table
 from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS
 from obil.arrays import FloatArray, IntArray
-from obil.bayes.costs import binary_log_thresholds
 from obil.calibration.calibrate import fit_calibrator
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.estimators.ratio_classifier import RatioClassifier

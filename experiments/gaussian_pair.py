@@ -7,8 +7,17 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from obil.arrays import FloatArray, as_labels, as_log_ratios, as_scaled, require_same_length
-from obil.bayes.costs import EQUAL_COSTS, Costs, binary_log_thresholds
+from obil.bayes.costs import EQUAL_COSTS, Costs, log_thresholds_at
 from obil.errors import InvalidInputError
+
+
+def binary_log_thresholds(positive_priors: npt.ArrayLike, costs: Costs = EQUAL_COSTS) -> FloatArray:
+    """Return log Q for many positive priors P1 at once, each strictly inside (0, 1).
+
+    >>> binary_log_thresholds([0.5, 0.5]).tolist()
+    [0.0, 0.0]
+    """
+    return log_thresholds_at(np.log(costs.ratio), np.asarray(positive_priors, dtype=np.float64))
 
 
 def realised_costs(decisions: npt.ArrayLike, labels: npt.ArrayLike, costs: Costs = EQUAL_COSTS) -> FloatArray:

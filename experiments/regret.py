@@ -13,13 +13,12 @@ import numpy.typing as npt
 from experiments import regret_page, trackers
 from experiments.contenders import CONTENDERS
 from experiments.fitted_ratio import fitted_ratio
-from experiments.gaussian_pair import GaussianPair
+from experiments.gaussian_pair import GaussianPair, binary_log_thresholds
 from experiments.growth import growth_measures
 from experiments.online_methods import ORACLE, priors_used
 from experiments.regret_page import BANK_FITTED, EDGES, GROWTH_METHODS, LA_EXACT, LA_FITTED, LOOK, METHODS, PATHS
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
-from obil.bayes.costs import binary_log_thresholds
 from obil.datasets import prior_paths
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from experiments.gaussian_pair import GaussianPair
+from experiments.gaussian_pair import GaussianPair, binary_log_thresholds
 from experiments.growth import exponent
 from experiments.theory_rows.row import (
     FAILS,
@@ -32,7 +32,6 @@ from experiments.theory_rows.row import (
     short,
 )
 from obil.arrays import FloatArray
-from obil.bayes.costs import binary_log_thresholds
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.trackers import BayesBank
 

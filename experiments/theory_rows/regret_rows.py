@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from experiments.fitted_ratio import balanced, fitted_ratio
-from experiments.gaussian_pair import GaussianPair
+from experiments.gaussian_pair import GaussianPair, binary_log_thresholds
 from experiments.growth import exponent
 from experiments.paper_formulas import rate_for_horizon
 from experiments.theory_rows.row import (
@@ -21,7 +21,6 @@ from experiments.theory_rows.row import (
 )
 from experiments.theory_rows.tracking import up_and_down
 from obil.arrays import FloatArray
-from obil.bayes.costs import binary_log_thresholds
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import sine
 from obil.trackers import Algorithm2, BayesBank, FixedPrior, OnlineEM

@@ -118,16 +118,7 @@ def log_threshold(prior: PriorLike, costs: Costs = EQUAL_COSTS) -> float:
     >>> log_threshold(0.5)
     0.0
     """
-    return float(binary_log_thresholds(as_prior(prior, n_classes=2)[1], costs))
-
-
-def binary_log_thresholds(positive_priors: npt.ArrayLike, costs: Costs = EQUAL_COSTS) -> FloatArray:
-    """Return log Q for many positive priors P1 at once, each strictly inside (0, 1).
-
-    >>> binary_log_thresholds([0.5, 0.5]).tolist()
-    [0.0, 0.0]
-    """
-    return log_thresholds_at(np.log(costs.ratio), np.asarray(positive_priors, dtype=np.float64))
+    return float(log_thresholds_at(np.log(costs.ratio), as_prior(prior, n_classes=2)[1]))
 
 
 def log_thresholds_at(log_cost_ratio: float, positive_priors: FloatArray) -> FloatArray:

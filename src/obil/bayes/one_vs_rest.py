@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_floats, as_log_ratios
+from obil.arrays import FloatArray, as_floats, as_integer, as_log_ratios
 from obil.compiled import compiled, inlined
 from obil.errors import InvalidInputError
 
@@ -14,16 +14,8 @@ def one_vs_rest(log_ratios: npt.ArrayLike, priors: npt.ArrayLike, positive: int)
     """Return log p(x|positive) - log sum over the rest of (pi_k / (1 - pi_positive)) p(x|k), (n,).
 
     The rest is a mixture weighted by the prior, so for K > 2 this ratio moves with the prior, unlike the
-    joint log ratios it is made from. With two classes it does not: it is the second column or its negative.
-
-    Parameters
-    ----------
-    log_ratios
-        Shape (n, K).
-    priors
-        One prior for all rows, (K,), or one per row, (n, K).
-    positive
-        The class number to set against the others.
+    joint log ratios (n, K) it is made from. With two classes it does not: it is the second column or its negative.
+    `priors` is one for all rows, (K,), or one per row, (n, K).
 
     >>> one_vs_rest([[0.0, 3.0]], [0.9, 0.1], positive=1)
     array([3.])
@@ -80,6 +72,4 @@ def positive_class(positive: object, *, n_classes: int) -> int:
         if n_classes > 2:
             raise InvalidInputError(f"with {n_classes} classes a policy needs positive=, the class number to alert")
         return 1
-    if isinstance(positive, bool) or not isinstance(positive, int | np.integer) or not 0 <= positive < n_classes:
-        raise InvalidInputError(f"positive must be a class number in 0 ... {n_classes - 1}, got {positive!r:.40}")
-    return int(positive)
+    return as_integer("positive, a class number,", positive, 0, n_classes - 1)

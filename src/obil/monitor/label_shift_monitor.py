@@ -10,7 +10,7 @@ import numpy.typing as npt
 from obil.arrays import BoolArray, FloatArray, IntArray, as_log_ratio_row, as_log_ratios, restore_arrays
 from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
-from obil.monitor.monitor_state import check_memory
+from obil.monitor.monitor_memory import check_memory, update_wealths
 from obil.monitor.reference import (
     MONITOR_TOLERANCE,
     MonitorReference,
@@ -19,7 +19,6 @@ from obil.monitor.reference import (
     place_bets,
 )
 from obil.monitor.score_bins import place_rows
-from obil.monitor.wealth import update_wealths
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 

@@ -11,10 +11,9 @@ import numpy as np
 
 from obil.arrays import FloatArray, require_in
 from obil.monitor.bets import MEMORIES, propose, warped_histograms
-from obil.monitor.monitor_state import MonitorMemory
+from obil.monitor.monitor_memory import MonitorMemory, payoffs, start_wealths
 from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
-from obil.monitor.wealth import payoffs, start_wealths
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import thinned_rows

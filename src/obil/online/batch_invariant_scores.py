@@ -17,18 +17,13 @@ def batch_invariant_scores(model: RatioModel, X: Any, *, first_row: int) -> Scor
     same place in it; the places of rows that are not there are filled with one that is.
     """
     matrix = model.prepare(X)
-    if model.batch_invariant:
+    if model.batch_invariant or not len(matrix):
         return model.score(matrix)
-    n_rows, n_classes = len(matrix), model.n_classes
-    parts = [Scores(np.empty((0, n_classes)), np.empty((0, len(model.view_members), n_classes)))]
-    start = 0
-    while start < n_rows:
-        place = (first_row + start) % BLOCK_ROWS
-        size = min(BLOCK_ROWS - place, n_rows - start)
-        rows = np.full(BLOCK_ROWS, start)
-        rows[place : place + size] = np.arange(start, start + size)
+    parts = []
+    for start in range(-(first_row % BLOCK_ROWS), len(matrix), BLOCK_ROWS):
+        rows = np.arange(start, start + BLOCK_ROWS)
+        is_there = (rows >= 0) & (rows < len(matrix))
+        rows = np.where(is_there, rows, max(start, 0))
         block = matrix.iloc[rows] if hasattr(matrix, "iloc") else np.asarray(matrix)[rows]
-        log_ratios, views = model.score(block)
-        parts.append(Scores(log_ratios[place : place + size], views[place : place + size]))
-        start += size
+        parts.append([values[is_there] for values in model.score(block)])
     return Scores(*map(np.concatenate, zip(*parts, strict=True)))

@@ -92,15 +92,10 @@ class Decisions(Sequence[Decision]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            columns = {field.name: getattr(self, field.name) for field in fields(self)}
-            return replace(
-                self,
-                **{
-                    name: column[index]
-                    for name, column in columns.items()
-                    if name not in {"classes", "positive"} and column is not None
-                },
-            )
+            by_row = {
+                one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"classes", "positive"}
+            }
+            return replace(self, **{name: column[index] for name, column in by_row.items() if column is not None})
         i = range(len(self))[index]
         return Decision(
             id=self.ids[i],

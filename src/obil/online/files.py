@@ -3,10 +3,11 @@
 import json
 import os
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import Any
 
 from obil.errors import InvalidStateError
 from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.packed_state import refuse_constant
 from obil.serving import files
 from obil.serving.ratio_model import RatioModel
 
@@ -43,11 +44,7 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
     if saved is None:
         return model
     try:
-        state = json.loads(saved, parse_constant=_refuse)
+        state = json.loads(saved, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise InvalidStateError(f"{STREAM} in {os.fspath(folder)} is damaged: it is not JSON") from None
     return OnlineClassifier.from_state(model, state)
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(name)

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios
+from obil.arrays import BoolArray, FloatArray, PriorLike, as_log_ratios
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.monitor import LabelShiftMonitor
 from obil.online.decision import Decision, Decisions
 from obil.online.decision_ids import as_id, as_ids
-from obil.online.decision_rule import DecisionRule, class_number, unlabeled_class
-from obil.online.labels.label_ledger import Arrived, LabelLedger, Remembered
+from obil.online.decision_rule import DecisionRule, Ruling, class_number, unlabeled_class
+from obil.online.labels.label_ledger import LabelLedger, LabelledRow
 from obil.online.labels.one_class_labels import OneClass, OneClassLabels
 from obil.online.one_row import one_row
 from obil.online.state.history import StreamHistory, update_monitor
@@ -444,37 +444,33 @@ class OnlineClassifier:
         ruling = self._rule.decide(ratios, priors)
         trusted, evidence = update_monitor(self._monitor, ratios, self._record.history.ends(len(ratios)))
         self._rows += len(ratios)
-        decisions = Decisions(
-            names, self.classes_, ruling.numbers, self._positive, ratios, priors, ruling.posteriors,
-            ruling.thresholds, ruling.reachable, trusted,
-        )  # fmt: skip
+        decisions = self._decisions(names, ratios, priors, ruling, trusted)
         self._record.add(decisions, log_evidence=evidence)
         if self._ledger.horizon:
             self._ledger.remember(first, names, ratios, decisions.alerts)
         return decisions
 
     def _one_by_one(self, ratios: FloatArray, views: FloatArray | None, names: Sequence[Any]) -> Decisions:
-        decided = [
-            self._decide_row(ratios[i], None if views is None else views[i], name) for i, name in enumerate(names)
-        ]
+        each_views = [None] * len(ratios) if views is None else views
+        decided = [self._decide_row(*row) for row in zip(ratios, each_views, names, strict=True)]
         priors = np.array([one.prior for one in decided]).reshape(ratios.shape)
-        return Decisions(
-            ids=names,
-            classes=self.classes_,
-            numbers=np.array([self._rule.labels.index(one.label) for one in decided], dtype=np.int64),
-            positive=self._positive,
-            log_ratios=ratios,
-            priors=priors,
-            posteriors=posteriors_at(ratios, priors),
-            thresholds=None if self._rule.bound is None else np.array([one.threshold for one in decided], dtype=float),
-            reachable=np.array([one.reachable for one in decided], dtype=bool),
-            trusted=np.array([one.trusted for one in decided], dtype=bool),
+        numbers = np.array([self._rule.labels.index(one.label) for one in decided], dtype=np.int64)
+        thresholds = None if self._rule.bound is None else np.array([one.threshold for one in decided], dtype=float)
+        reachable, trusted = (
+            np.array([getattr(one, name) for one in decided], dtype=bool) for name in ("reachable", "trusted")
         )
+        ruling = Ruling(numbers, posteriors_at(ratios, priors), thresholds, reachable)
+        return self._decisions(names, ratios, priors, ruling, trusted)
 
-    def _learn(self, known: Arrived | Remembered) -> None:
+    def _decisions(
+        self, names: Sequence[Any], ratios: FloatArray, priors: FloatArray, ruling: Ruling, trusted: BoolArray
+    ) -> Decisions:
+        known = {"ids": names, "log_ratios": ratios, "priors": priors, "trusted": trusted, **ruling._asdict()}
+        return Decisions(classes=self.classes_, positive=self._positive, **known)
+
+    def _learn(self, known: LabelledRow) -> None:
         """Pass a label on to those who can use it."""
-        row, label = known.row, known.label
-        replaced = known.replaced if isinstance(known, Arrived) else None
+        row, label, replaced = known.row, known.label, known.replaced
         if self._alarm_row is not None and row >= max(self._alarm_row, self._model_since):
             self._since_alarm[label] += 1
             if replaced is not None:
@@ -487,7 +483,7 @@ class OnlineClassifier:
         if self._positive is None:
             return
         age = self._rows - 1 - row
-        if isinstance(known, Arrived) and replaced is not None and known.replaced_propensity is not None:
+        if replaced is not None:
             was_positive, earlier = replaced == self._positive, known.replaced_propensity
             self._record.add_label(known.alert, was_positive, propensity=earlier, age=age, sign=-1)
         self._record.add_label(known.alert, label == self._positive, propensity=known.propensity, age=age)

@@ -40,15 +40,9 @@ class OperatingCurve:
 
     @classmethod
     def of(cls, holdout: Holdout | None, *, positive: int | None = None, soft: bool = True) -> "OperatingCurve":
-        """Trace the curve of one class against the rest, at the held-out prior.
+        """Trace the curve of one class number, 1 of two if None, against the rest, at the held-out prior.
 
-        Parameters
-        ----------
-        positive
-            The class number to alert; 1 where there are two classes.
-        soft
-            Let each row count as positive by its posterior and as negative by the rest of it; otherwise by
-            its label.
+        With `soft` each row counts as positive by its posterior and as negative by the rest of it, else by its label.
         """
         if holdout is None:
             raise InvalidInputError("this policy needs held-out rows to choose its threshold, and the model has none")

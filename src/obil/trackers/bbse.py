@@ -88,8 +88,7 @@ class BBSE(CompiledTracker):
         window: int = 1_000,
     ) -> "BBSE":
         """Build the tracker from held-out log ratios (n, K) and class numbers (n,), predicting at `prior`."""
-        rows = as_log_ratios(log_ratios)
-        confusion = confusion_of_predictions(rows, labels, prior=prior, soft=soft)
+        confusion = confusion_of_predictions(log_ratios, labels, prior=prior, soft=soft)
         return cls(prior, confusion=confusion, training_prior=prior, soft=soft, window=window)
 
     def _begin(self, start: FloatArray) -> BBSEMemory:

@@ -1,6 +1,6 @@
 """Gather the likelihood of a prior of any number of classes in one pass, whose parts add up."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -50,13 +50,8 @@ class PassEvidence:
             return NotImplemented
         if not np.array_equal(self.at, other.at):
             raise InvalidInputError("evidence of one pass adds only to evidence at the same prior")
-        return PassEvidence(
-            at=self.at,
-            n_rows=self.n_rows + other.n_rows,
-            log_likelihood=self.log_likelihood + other.log_likelihood,
-            gradient=self.gradient + other.gradient,
-            curvature=self.curvature + other.curvature,
-        )
+        summed = ("n_rows", "log_likelihood", "gradient", "curvature")
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in summed})
 
     @property
     def gap(self) -> float:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import as_id, as_ids
-from obil.online.labels.label_ledger import Arrived, LabelLedger, Remembered
+from obil.online.labels.label_ledger import LabelLedger, LabelledRow
 from obil.online.state.saved_ledger import LabelCounts
 
 
@@ -38,7 +38,7 @@ def state_of(ledger: LabelLedger) -> str:
     return json.dumps(ledger.state(), allow_nan=False)
 
 
-def shown(record: Remembered | Arrived | None) -> tuple[Any, ...] | None:
+def shown(record: LabelledRow | None) -> tuple[Any, ...] | None:
     """Return a record as something that compares, its floats to the bit."""
     if record is None:
         return None
@@ -78,7 +78,7 @@ class Oracle:
         if said is None:
             self.tally["unlabeled"] += 1
             said = (self.unlabeled_as, 1.0)
-        return leaving["row"], leaving["id"], leaving["ratios"].tobytes(), leaving["alert"], *said
+        return leaving["row"], leaving["id"], leaving["ratios"].tobytes(), leaving["alert"], *said, None, 1.0, False
 
     def label(self, name: Any, label: int, propensity: float) -> tuple[Any, ...] | None:
         found = [one for one in self.live() if one["id"] == name]
@@ -86,13 +86,13 @@ class Oracle:
             self.tally["unknown"] += 1
             return None
         one, before = found[-1], found[-1]["label"]
-        known = one["row"], one["ratios"].tobytes(), one["alert"], label
+        known = one["row"], name, one["ratios"].tobytes(), one["alert"], label
         if before is not None and before[0] == label:
             self.tally["repeated"] += 1
-            return *known, before[1], None, None, True
+            return *known, before[1], None, 1.0, True
         one["label"] = (label, propensity)
         self.tally["labelled" if before is None else "replaced"] += 1
-        return *known, propensity, *((None, None) if before is None else before), False
+        return *known, propensity, *((None, 1.0) if before is None else before), False
 
     @property
     def counts(self) -> LabelCounts:
@@ -163,7 +163,7 @@ def test_labels_find_their_decisions_out_of_order() -> None:
         assert (arrived.row, arrived.label, arrived.propensity) == (row, row % 2, 0.25)
         assert arrived.log_ratios.tobytes() == ratios[row].tobytes()
         assert arrived.alert == (ratios[row, 1] > 0.5)
-        assert (arrived.replaced, arrived.replaced_propensity, arrived.repeated) == (None, None, False)
+        assert (arrived.replaced, arrived.replaced_propensity, arrived.repeated) == (None, 1.0, False)
     assert ledger.counts == LabelCounts(labelled=50)
 
 
@@ -218,7 +218,7 @@ def test_a_horizon_of_nothing_remembers_nothing() -> None:
 
 def test_where_unlabeled_as_is_a_class_every_row_is_given_out_once_oldest_first() -> None:
     ledger, ratios = LabelLedger(2, horizon=10, unlabeled_as=0), ratios_of(100)
-    left: list[Remembered] = []
+    left: list[LabelledRow] = []
     for first in range(0, 100, 4):
         part = ratios[first : first + 4]
         left += ledger.remember(first, range(first, first + 4), part, alerts_of(part))

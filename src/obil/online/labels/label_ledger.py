@@ -28,28 +28,17 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Remembered:
-    """A decision that left the horizon, with its label or else with the class that `unlabeled_as` names."""
+class LabelledRow:
+    """A decision with its label: one that came, or where it left the horizon the class that `unlabeled_as` names."""
 
     row: int
     id: Id
     log_ratios: FloatArray  # (K,)
     alert: bool
     label: int
-    propensity: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Arrived:
-    """A label with the decision it is about, and the label it takes the place of."""
-
-    row: int
-    log_ratios: FloatArray  # (K,)
-    alert: bool
-    label: int
-    propensity: float  # the one that counts: of a repeated label, the one it came with first
+    propensity: float = 1.0  # the one that counts: of a repeated label, the one it came with first
     replaced: int | None = None  # the earlier label, which is to be taken back
-    replaced_propensity: float | None = None  # what the earlier label came with
+    replaced_propensity: float = 1.0  # what the earlier label came with
     repeated: bool = False  # the same label came before: nothing is to be done
 
 
@@ -60,14 +49,8 @@ class LabelLedger:
     whole number, or the row number itself, which takes no room. Where two remembered decisions have the same id,
     the newest has it: the older one gets no label any more, not even that of `unlabeled_as`. A ledger has one writer.
 
-    Parameters
-    ----------
-    n_classes
-        The number of classes, K.
-    horizon
-        How many decisions are remembered; with 0, none is and every label is unknown.
-    unlabeled_as
-        The class that unlabeled_as means (chargebacks: the negative one), or None where it means nothing.
+    With a horizon of 0 nothing is remembered and every label is unknown. `unlabeled_as` is the class number that a
+    missing label means (chargebacks: the negative one), or None where it means nothing.
 
     >>> ledger = LabelLedger(2, horizon=2, unlabeled_as=0)
     >>> ledger.remember(0, ["a", "b"], np.array([[0.0, 1.5], [0.0, -2.0]]), np.array([True, False]))
@@ -110,7 +93,7 @@ class LabelLedger:
 
     def remember(
         self, first_row: int, ids: Sequence[Any], log_ratios: npt.ArrayLike, alerts: npt.ArrayLike
-    ) -> list[Remembered]:
+    ) -> list[LabelledRow]:
         """Remember rows first_row ... first_row + n - 1; with `unlabeled_as`, return those that leave for them.
 
         They come oldest first, each with the label that came for it or else with that of unlabeled_as: all are known at
@@ -137,7 +120,7 @@ class LabelLedger:
         ]
         return [one for one in left if one is not None]
 
-    def remember_one(self, row: int, id: Any, log_ratios: npt.ArrayLike, alert: bool) -> Remembered | None:  # noqa: A002
+    def remember_one(self, row: int, id: Any, log_ratios: npt.ArrayLike, alert: bool) -> LabelledRow | None:  # noqa: A002
         """Remember one row, its log ratios (K,); with `unlabeled_as`, return the row that leaves for it."""
         if type(row) is not int or row != self.next_row:
             row = self._checked_row(row)
@@ -156,7 +139,7 @@ class LabelLedger:
             self._make_room(row, 1)
         return self._record(row, name, ratios, alert)
 
-    def label(self, id: Any, label: int, *, propensity: float = 1.0) -> Arrived | None:  # noqa: A002  # users know it
+    def label(self, id: Any, label: int, *, propensity: float = 1.0) -> LabelledRow | None:  # noqa: A002  # users know it
         """Return the decision a label is about, or None if it is unknown: never decided, or beyond the horizon.
 
         `propensity` is the probability that this label was asked for. A label that contradicts an earlier one
@@ -174,13 +157,13 @@ class LabelLedger:
         before = self._came.get(row)
         if before is not None and before[0] == number:
             self._tally["repeated"] += 1
-            return Arrived(row, ratios, alert, number, before[1], repeated=True)
+            return LabelledRow(row, name, ratios, alert, number, before[1], repeated=True)
         self._came[row] = (number, chance)
         if before is None:
             self._tally["labelled"] += 1
-            return Arrived(row, ratios, alert, number, chance)
+            return LabelledRow(row, name, ratios, alert, number, chance)
         self._tally["replaced"] += 1
-        return Arrived(row, ratios, alert, number, chance, replaced=before[0], replaced_propensity=before[1])
+        return LabelledRow(row, name, ratios, alert, number, chance, *before)
 
     def forget(self, row: int) -> bool:
         """Erase a remembered row: its id and its scores; a label for it comes too late from now on."""
@@ -274,7 +257,7 @@ class LabelLedger:
         self._origin = origin
         self._full_at = math.inf if len(self._alerts) == self.horizon else origin + len(self._alerts)
 
-    def _record(self, row: int, name: Id, ratios: FloatArray, alert: bool) -> Remembered | None:
+    def _record(self, row: int, name: Id, ratios: FloatArray, alert: bool) -> LabelledRow | None:
         """Remember one checked row for which there is room, letting go of the one that leaves."""
         self.next_row = row + 1
         horizon = self.horizon
@@ -290,7 +273,7 @@ class LabelLedger:
             self._give_name(row, name, row - min(offset, horizon - 1))
         return left
 
-    def _let_go(self, row: int) -> Remembered | None:
+    def _let_go(self, row: int) -> LabelledRow | None:
         name = self._names.forget(row) if self._names.id_of else row
         came = self._came.pop(row, None) if self._came else None
         if self._stale and row in self._stale:
@@ -300,7 +283,7 @@ class LabelLedger:
             return None
         if came is None:
             self._tally["unlabeled"] += 1
-        return Remembered(row, name, *self._recalled(row), *(came or (self.unlabeled_as, 1.0)))
+        return LabelledRow(row, name, *self._recalled(row), *(came or (self.unlabeled_as, 1.0)))
 
     def _give_name(self, row: int, name: Id, oldest: int) -> None:
         older = self._names.give(row, name, oldest)
@@ -309,7 +292,7 @@ class LabelLedger:
             if older not in self._came:
                 self._stale.add(older)
 
-    def _remember_numbered(self, row: int, ratios: FloatArray, alerts: BoolArray) -> list[Remembered]:
+    def _remember_numbered(self, row: int, ratios: FloatArray, alerts: BoolArray) -> list[LabelledRow]:
         """Remember rows whose ids are their numbers, where all the others' are too: what `_record` does, in bulk."""
         before, end = self._rows(), row + len(ratios)
         first_kept = max(row, end - self.horizon)
@@ -319,7 +302,7 @@ class LabelLedger:
             head = ratios[: first_kept - row].copy()
             head[:, 0] = 0.0
             flags = alerts.tolist()
-            left += [Remembered(row + i, row + i, one, flags[i], self.unlabeled_as) for i, one in enumerate(head)]
+            left += [LabelledRow(row + i, row + i, one, flags[i], self.unlabeled_as) for i, one in enumerate(head)]
             self._tally["unlabeled"] += len(head)
         self.next_row = end
         slots = self._slots(range(first_kept, end))

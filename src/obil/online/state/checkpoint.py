@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from obil.errors import InvalidStateError
 from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.packed_state import refuse_constant
 from obil.serving.ratio_model import RatioModel
 
 FORMAT = 2
@@ -66,12 +67,10 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read and check a checkpoint; whatever is wrong with the file is said in one `InvalidStateError`."""
+    if path.stat().st_size > LARGEST_FILE:
+        raise InvalidStateError(f"{path} is larger than any state of a stream")
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidStateError(f"{path} is larger than any state of a stream")
-        record = json.loads(path.read_bytes().decode(), parse_constant=_refuse_constant)
-    except InvalidStateError:
-        raise
+        record = json.loads(path.read_bytes().decode(), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise InvalidStateError(f"{path} is damaged: it is no JSON") from None
     if not isinstance(record, dict) or record.get("kind") != KIND:
@@ -155,7 +154,3 @@ def _is_count(value: object) -> bool:
 def _require(holds: bool, name: str) -> None:
     if not holds:
         raise InvalidStateError(f"its field {name!r} is wrong")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)

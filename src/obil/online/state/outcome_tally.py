@@ -96,16 +96,8 @@ class OutcomeTally:
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
         """Add a true label, or take one back that was replaced (`sign=-1`).
 
-        Parameters
-        ----------
-        alert
-            Whether its row was alerted.
-        positive
-            What it turned out to be.
-        propensity
-            How probable it was that this row would be labelled.
-        age
-            How many rows were decided after it.
+        `alert` says whether its row was alerted, `positive` what it turned out to be, `propensity` how probable it was
+        that this row would be labelled, `age` how many rows were decided after it.
         """
         chance = require_in("propensity", propensity, 1e-9, 1.0)
         rows_since = as_integer("age", age, 0, LARGEST_COUNT)

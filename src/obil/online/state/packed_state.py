@@ -5,7 +5,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -113,7 +113,7 @@ def unpack_state(data: bytes) -> Any:
             first, taken = taken, taken + math.prod(shape)
             return values[first:taken].reshape(shape).tolist()
 
-        state = put_back(json.loads(raw[end:], parse_constant=_refuse, parse_float=_refuse))
+        state = put_back(json.loads(raw[end:], parse_constant=refuse_constant, parse_float=refuse_constant))
         if taken != len(values):
             raise ValueError("the numbers are not those of the text")
         return state
@@ -179,5 +179,6 @@ def _inflated(data: bytes) -> bytes:
     return raw
 
 
-def _refuse(name: str) -> float:
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse NaN, Infinity, or whatever else JSON values are not to hold."""
     raise ValueError(name)

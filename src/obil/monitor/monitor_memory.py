@@ -1,14 +1,19 @@
-"""Hold the memory of a monitor, and refuse a saved one that no monitoring run could have written."""
+"""Hold the memory of a monitoring run, update its wealth with each row, and refuse one that no run can have left."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray, IntArray, require_distributions
+from obil.arrays import BoolArray, FloatArray, IntArray, require_distributions
+from obil.compiled import compiled
 from obil.errors import InvalidStateError
 from obil.monitor.null_hull import NullHull
 
 LARGEST_TOTAL = 1e15  # rows; no stream is longer
+CASH = 0.2  # not bet at the start, so that a long stream without change costs no more than this
+# Rows after which half of the wealth is redistributed. A bet that lost on 100,000 good rows is then
+# back in play when they turn bad; each row of a million moves one part in a million, too little to notice.
+PATIENCE = 10_000.0
 
 
 class MonitorMemory(NamedTuple):
@@ -42,15 +47,63 @@ def check_memory(memory: MonitorMemory, hull: NullHull, *, every: int, log_alarm
     for name in ("priors", "mixing", "parts", "wealths"):
         require_distributions(f"the {name} of a monitor", getattr(memory, name))
     closest = np.einsum("nk,nkb->nb", memory.mixing, memory.parts)
-    for values, least in (
-        (memory.priors, 1e-100),
-        (memory.mixing, 1e-12),
-        (closest, 1e-100),
-        (memory.wealths[:1], 1e-12),
-    ):
-        if (values < least).any():  # a kernel keeps them above; below, it would divide by nothing
+    least = {1e-100: (memory.priors, closest), 1e-12: (memory.mixing, memory.wealths[:1])}
+    for smallest, arrays in least.items():  # a kernel keeps them above; below, it would divide by nothing
+        if any((values < smallest).any() for values in arrays):
             raise InvalidStateError("the priors, the closest points and the cash of a monitor are never 0")
     if (memory.pays < 0.0).any() or max(hull.largest_mean(pay) for pay in memory.pays) > 1.0 + 1e-9:
         raise InvalidStateError("the bets of a monitor must be fair under every prior")
     if (memory.pays[0] != 1.0).any():
         raise InvalidStateError("cash pays 1")
+
+
+def start_wealths(n_alternatives: int) -> FloatArray:
+    """Return the fractions in cash, then at full stake and at half stake in each alternative, (1 + 2N,)."""
+    return np.concatenate([[CASH], np.full(2 * n_alternatives, (1.0 - CASH) / (2 * n_alternatives))])
+
+
+def payoffs(bets: FloatArray) -> FloatArray:
+    """Return what cash, full stakes and half stakes pay, (1 + 2N, B), where the bets pay `bets` (N, B)."""
+    return np.concatenate([np.ones((1, bets.shape[1])), bets, 0.5 + 0.5 * bets])
+
+
+@compiled
+def update_wealths(
+    numbers: IntArray,
+    trusted: BoolArray,
+    pays: FloatArray,
+    start: FloatArray,
+    log_alarm: float,
+    wealths: FloatArray,
+    fresh: FloatArray,
+    evidence: FloatArray,
+    seen: IntArray,
+) -> int:
+    """Update with rows of these bin numbers (n,), in order; write whether the stream was trusted *before* each.
+
+    Wealth only grows by what fair bets pay and is only moved between them, so that all of it together is a
+    test martingale. `wealths` (1 + 2N,) are fractions of it; its logarithm and the peak of that are `evidence`.
+    `seen` counts rows in all and in this run, and holds the row of the alarm and the number of alarms.
+    Returns the rows of this run.
+    """
+    n_bets = wealths.size
+    for t in range(numbers.size):
+        trusted[t] = seen[2] == 0
+        b = numbers[t]
+        total = 0.0
+        for j in range(n_bets):
+            wealths[j] *= pays[j, b]
+            total += wealths[j]
+        moved = 1.0 / (PATIENCE + seen[1])
+        kept = (1.0 - moved) / total
+        for j in range(n_bets):
+            wealths[j] = kept * wealths[j] + moved * start[j]
+        fresh[b] += 1.0
+        seen[0] += 1
+        seen[1] += 1
+        evidence[0] += np.log(total)
+        evidence[1] = max(evidence[1], evidence[0])
+        if seen[2] == 0 and evidence[0] >= log_alarm:
+            seen[2] = seen[0]
+            seen[3] += 1
+    return int(seen[1])
