@@ -33,12 +33,7 @@ class Costs:
     classes: tuple[object, ...] | None
 
     def __init__(
-        self,
-        *,
-        false_positive: float,
-        false_negative: float,
-        true_positive: float = 0.0,
-        true_negative: float = 0.0,
+        self, *, false_positive: float, false_negative: float, true_positive: float = 0.0, true_negative: float = 0.0
     ) -> None:
         self._set([[true_negative, false_negative], [false_positive, true_positive]], None)
 

@@ -10,9 +10,5 @@ if TYPE_CHECKING:
     from obil.monitor.label_shift_monitor import LabelShiftMonitor as LabelShiftMonitor
 else:
     __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "difference": "Difference ScoreRegion",
-            "label_shift_monitor": "LabelShiftMonitor",
-        },
+        __name__, {"difference": "Difference ScoreRegion", "label_shift_monitor": "LabelShiftMonitor"}
     )

@@ -11,13 +11,7 @@ from obil.arrays import BoolArray, FloatArray, IntArray, as_log_ratio_row, as_lo
 from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
 from obil.monitor.monitor_memory import check_memory, update_wealths
-from obil.monitor.reference import (
-    MONITOR_TOLERANCE,
-    MonitorReference,
-    fingerprint_of,
-    monitor_reference,
-    place_bets,
-)
+from obil.monitor.reference import MONITOR_TOLERANCE, MonitorReference, fingerprint_of, monitor_reference, place_bets
 from obil.monitor.score_bins import place_rows
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, as_ratio_model

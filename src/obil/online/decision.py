@@ -92,9 +92,7 @@ class Decisions(Sequence[Decision]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            by_row = {
-                one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"classes", "positive"}
-            }
+            by_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"classes", "positive"}}
             return replace(self, **{name: column[index] for name, column in by_row.items() if column is not None})
         i = range(len(self))[index]
         return Decision(

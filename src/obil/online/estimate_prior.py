@@ -3,7 +3,7 @@
 from typing import Any
 
 from obil.serving.ratio_model import as_ratio_model
-from obil.trackers.calibration_spread import estimate_variance, widen
+from obil.trackers.calibration_spread import logits_of, widen
 from obil.trackers.evidence import PriorEstimate
 from obil.trackers.pass_search import estimate_from_rows
 
@@ -24,6 +24,6 @@ def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
     fitted = as_ratio_model(model)
     scores = fitted.scores(X)
     found = estimate_from_rows(fitted.calibrated(scores), level=level)
-    spread = estimate_variance(fitted.calibrator, scores, lambda ratios: estimate_from_rows(ratios).prior)
+    spread = fitted.calibrator.variance_of(lambda moved: logits_of(estimate_from_rows(moved.apply(scores)).prior))
     interval = widen(found.prior, found.interval, spread, level=level)
     return PriorEstimate(found.prior, interval, level, found.n_rows, tuple(fitted.classes_.tolist()))

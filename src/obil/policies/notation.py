@@ -34,10 +34,12 @@ def policy_from_json(record: Mapping[str, Any]) -> Policy:
         raise InvalidInputError(f"a policy must be named one of {', '.join(_NAMES)}, got {name!r:.40}")
     if name == "cost":
         return policies.CostPolicy.from_json(settings)
-    expected = [_SETTING[name][1]] if name in _SETTING else []
+    class_name, setting = _SETTING.get(name, ("GMeanPolicy", None))
+    expected = [] if setting is None else [setting]
     if list(settings) != expected:
         raise InvalidInputError(f"the policy {name!r} must hold the settings {expected}, got {list(settings)!r:.80}")
-    return _build(name, **settings) if expected else policies.GMeanPolicy()
+    policy: Policy = getattr(policies, class_name)(**settings)
+    return policy
 
 
 def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
@@ -64,9 +66,4 @@ def policy_from_text(text: str, *, costs: Costs = EQUAL_COSTS) -> Policy:
         number = float(value)
     except ValueError:
         raise InvalidInputError(f"a number must follow the colon: {TEXT_CHOICES}; got {text!r:.40}") from None
-    return _build(name, **{_SETTING[name][1]: number})
-
-
-def _build(name: str, **settings: Any) -> Policy:
-    policy: Policy = getattr(policies, _SETTING[name][0])(**settings)
-    return policy
+    return policy_from_json({"name": name, _SETTING[name][1]: number})

@@ -127,12 +127,8 @@ class BayesBank(CompiledTracker):
         active = n_filters + stored
         for weights in (memory.weights[:, :active], memory.rate_weights):
             require_distributions("the weights of a bank", weights)
-        if (
-            memory.weights[:, active:].any()
-            or memory.uses[:, active:].any()
-            or (memory.uses < 0.0).any()
-            or (memory.uses > LARGEST_TOTAL).any()
-        ):
+        unborn = memory.weights[:, active:].any() or memory.uses[:, active:].any()
+        if unborn or (memory.uses < 0.0).any() or (memory.uses > LARGEST_TOTAL).any():
             raise InvalidStateError("the weights of a bank must belong to experts that exist")
         if not np.allclose(memory.uses.sum(axis=1), memory.used, rtol=1e-6):
             raise InvalidStateError("the uses of a bank must add up to their sum")

@@ -1,7 +1,5 @@
 """Measure how the calibrator's uncertainty spreads to an estimated prior."""
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy.special import logit, ndtri
 
@@ -57,13 +55,6 @@ def widen(prior: FloatArray, interval: FloatArray, variance: FloatArray, *, leve
     low = centre - np.sqrt(np.maximum(centre - ends[:, 0], 0.0) ** 2 + extra)
     high = centre + np.sqrt(np.maximum(ends[:, 1] - centre, 0.0) ** 2 + extra)
     return 1.0 / (1.0 + np.exp(-np.stack([low, high], axis=1)))
-
-
-def estimate_variance(
-    calibrator: Calibrator, scores: FloatArray, estimate: Callable[[FloatArray], FloatArray]
-) -> FloatArray:
-    """Return the variance of the logit of an estimate made from a batch's own raw scores, (K,)."""
-    return calibrator.variance_of(lambda moved: logits_of(estimate(moved.apply(scores))))
 
 
 def logits_of(probabilities: FloatArray) -> FloatArray:

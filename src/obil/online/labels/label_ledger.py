@@ -11,14 +11,7 @@ import numpy.typing as npt
 from obil.arrays import BoolArray, FloatArray, as_floats, as_integer, as_log_ratios, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, as_propensity, erased_id
-from obil.online.state.saved_ledger import (
-    COUNTED,
-    KIND,
-    STATE_FORMAT,
-    LabelCounts,
-    read_ledger,
-    require_ledger_state,
-)
+from obil.online.state.saved_ledger import COUNTED, KIND, STATE_FORMAT, LabelCounts, read_ledger, require_ledger_state
 
 LARGEST_HORIZON = 10_000_000
 LARGEST_FIRST_ROW = 2**53
@@ -211,12 +204,17 @@ class LabelLedger:
         except InvalidInputError as error:
             raise InvalidStateError(f"this label ledger is damaged: {error}") from None
         saved = read_ledger(state, **settings)
+        ledger._came = saved.came
         if saved.rows is not None:
             n = len(saved.rows)
             ledger._make_room(saved.rows.start, n)
             ledger.next_row = saved.rows.stop
             ledger._ratios[:n], ledger._alerts[:n] = saved.log_ratios, saved.alerts
-        ledger._names, ledger._came, ledger._stale = saved.names, saved.came, saved.stale
+            for row, name in zip(saved.rows, saved.ids, strict=True):
+                if name != row or ledger._names.id_of:
+                    ledger._give_name(row, name, saved.rows.start)
+                if name == erased_id(row) and row not in ledger._came:
+                    ledger._stale.add(row)
         ledger._tally = saved.counts
         return ledger
 

@@ -100,8 +100,7 @@ class OneClassLabels:
             raise InvalidStateError(f"this state is damaged: its labels of one class hold {', '.join(names)}")
         found = cls(n_classes, mixed=state["mixed"])
         label, n_labels, rows = state["label"], state["labels"], state["log_ratios"]
-        empty = label is None and n_labels == 0 and rows == []
-        if empty:
+        if label is None and n_labels == 0 and rows == []:
             return found
         fits = type(label) is int and 0 <= label < n_classes and type(n_labels) is int and not found._mixed
         fits = fits and isinstance(rows, list) and len(rows) <= min(n_labels, found._most)

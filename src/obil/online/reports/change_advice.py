@@ -69,10 +69,10 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
     if alarm_row is not None:
         unlabeled_as = " (rows taken for a class among them)" if facts.n_unlabeled else ""
         if settled:
-            return Advice(
-                "nothing",
-                [f"But {n_labels:,} labels of rows since then{unlabeled_as} have come, and they bear the scores out."],
+            reason = (
+                f"But {n_labels:,} labels of rows since then{unlabeled_as} have come, and they bear the scores out."
             )
+            return Advice("nothing", [reason])
         so_far = f"only {n_labels:,} have" if n_labels else "none has"
         few = ", too few of the rarest class to tell" if n_labels >= LABELS_TO_SETTLE else ""
         reason = f"Whether decisions suffer, labels of rows since then can tell, and {so_far} come{few}."
@@ -85,11 +85,8 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
         return Advice("get labels", [reason])
     found = Advice("nothing", [])
     if moved and labels is not None and settled:
-        weight = (
-            "they decide"
-            if labels.label_weight >= DECIDING_WEIGHT
-            else f"their weight is {as_percent(labels.label_weight)}"
-        )
+        decide = labels.label_weight >= DECIDING_WEIGHT
+        weight = "they decide" if decide else f"their weight is {as_percent(labels.label_weight)}"
         found = Advice("nothing", [f"{_came(facts, n_labels)} have come, and {weight}."])
     elif moved:
         found = _advice_without_labels(facts, since)
@@ -152,10 +149,8 @@ def fault_of_scores(facts: StreamFacts, labels: LabelSummary, k: int) -> Advice 
     if counted < 10.0 or n - counted < 10.0:
         return None
     by_labels, of_scores = counted / n, float(labels.unlabelled_prior[k])
-    gap, move = (
-        clipped_logit(by_labels) - clipped_logit(of_scores),
-        clipped_logit(of_scores) - clipped_logit(facts.start_prior[k]),
-    )
+    gap = clipped_logit(by_labels) - clipped_logit(of_scores)
+    move = clipped_logit(of_scores) - clipped_logit(facts.start_prior[k])
     sure = abs(gap) * math.sqrt(n * by_labels * (1.0 - by_labels)) >= SURE
     # where labels go further than the scores, these are only slow
     if sure and abs(gap) >= MATERIAL and abs(move) >= MATERIAL and gap * move < 0.0:

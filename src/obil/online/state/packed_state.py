@@ -5,7 +5,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -78,8 +78,9 @@ def pack_state(state: Mapping[str, Any]) -> bytes:
             grid = _as_grid(value)
             if grid is None:
                 return [put_aside(part) for part in value]
-            numbers.extend(grid.values)
-            return MARK + ",".join(map(str, grid.shape))
+            shape, values = grid
+            numbers.extend(values)
+            return MARK + ",".join(map(str, shape))
         if isinstance(value, float):
             numbers.append(value)
             return MARK
@@ -121,12 +122,7 @@ def unpack_state(data: bytes) -> Any:
         raise InvalidStateError("this packed state is damaged") from None
 
 
-class _Grid(NamedTuple):
-    shape: list[int]
-    values: Sequence[float]
-
-
-def _as_grid(value: Sequence[Any]) -> _Grid | None:
+def _as_grid(value: Sequence[Any]) -> tuple[list[int], Sequence[float]] | None:
     """Return the shape and the numbers of lists in lists of one length each, or None where they are something else."""
     shape = [len(value)]
     while set(map(type, value)) == _LISTS:
@@ -135,7 +131,7 @@ def _as_grid(value: Sequence[Any]) -> _Grid | None:
             return None
         shape += lengths
         value = list(chain.from_iterable(value))
-    return _Grid(shape, value) if set(map(type, value)) == _NUMBERS else None
+    return (shape, value) if set(map(type, value)) == _NUMBERS else None
 
 
 def _as_bytes(values: FloatArray) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from obil.arrays import BoolArray, FloatArray, as_integer, shown
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.online.decision_ids import RowNames, as_id, as_propensity, erased_id
+from obil.online.decision_ids import Id, as_id, as_propensity
 
 STATE_FORMAT = 1
 KIND = "label_ledger"
@@ -41,9 +41,8 @@ class SavedLedger(NamedTuple):
     rows: range | None  # their numbers; None before the first row, empty after it where the horizon is 0
     log_ratios: FloatArray  # (n, K)
     alerts: BoolArray  # (n,)
-    names: RowNames
+    ids: list[Id]  # (n,)
     came: dict[int, tuple[int, float]]  # row: label, propensity
-    stale: set[int]  # unlabelled rows whose id a newer row took over, or that were erased
     counts: dict[str, int]
 
 
@@ -62,24 +61,15 @@ def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, unlab
     started, numbers, ratios, alerts = _rows(state, n_classes, horizon)
     ids = _ids(state["ids"], numbers)
     came = _labels(state["labels"], numbers, n_classes)
-    names, stale, superseded = RowNames(), set(), 0
-    for row, name in zip(numbers, ids, strict=True):
-        older = names.give(row, name, numbers.start) if name != row or names.id_of else None
-        if older is not None:
-            superseded += 1
-            if older not in came:  # a row that lost its id after its label came waits for nothing
-                stale.add(older)
-        if name == erased_id(row) and row not in came:
-            stale.add(row)
     counts = state["counts"]
     if not isinstance(counts, Mapping) or set(counts) != set(COUNTED) or not all(map(_is_count, counts.values())):
         _damaged(f"counts must be whole numbers for {list(COUNTED)}, got {shown(counts, 120)}")
-    if counts["labelled"] < len(came) or counts["superseded"] < superseded:
+    if counts["labelled"] < len(came) or counts["superseded"] < len(ids) - len(set(ids)):
         _damaged(f"counts are smaller than what the rows show, got {shown(dict(counts), 120)}")
     if unlabeled_as is None and counts["unlabeled"]:
         _damaged("unlabeled_as means nothing, so that no decision can count as unlabeled")
     counted = {name: counts[name] for name in COUNTED}
-    return SavedLedger(numbers if started else None, ratios, alerts, names, came, stale, counted)
+    return SavedLedger(numbers if started else None, ratios, alerts, ids, came, counted)
 
 
 def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool, range, FloatArray, BoolArray]:
@@ -109,7 +99,7 @@ def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool,
     return started, numbers, ratios, np.array([alert == "1" for alert in alerts], dtype=np.bool_)
 
 
-def _ids(ids: Any, rows: range) -> list[int | str]:
+def _ids(ids: Any, rows: range) -> list[Id]:
     if not _is_list_of(ids, int, str, type(None)) or len(ids) not in (0, len(rows)):
         _damaged(f"ids must be none at all, or one for each of the {len(rows)} rows: a text, a number or null")
     try:

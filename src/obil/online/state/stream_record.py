@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +15,6 @@ from obil.online.state.outcome_tally import OutcomeTally
 BLOCK = 256  # rows, or labels, that wait at most
 
 _NO_ROWS = (np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0))
-
-
-class _Label(NamedTuple):
-    n_before: int  # rows that waited when it came
-    alert: bool
-    positive: bool
-    propensity: float
-    age: int
-    sign: int
 
 
 class StreamRecord:
@@ -43,7 +34,7 @@ class StreamRecord:
         self._tally, self._history = tally, history
         self._positive = positive  # the class that the tally counts; without one it stays empty
         self._rows: list[tuple[list[float], list[float], float | None, bool, float | None]] = []  # as in add_one
-        self._labels: list[_Label] = []
+        self._labels: list[tuple[int, bool, bool, dict[str, Any]]] = []  # rows that waited when it came, and the label
         nothing = np.empty((0, history.n_classes))
         posteriors_at(nothing, nothing)  # compiles now, so that no block waits for it
 
@@ -82,9 +73,9 @@ class StreamRecord:
             self._tally.add(posteriors[:, k], alerts, priors=decisions.priors[:, k])
         self._history.add(posteriors, decisions.thresholds, alerts, log_evidence=log_evidence)
 
-    def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
+    def add_label(self, alert: bool, positive: bool, **known: Any) -> None:
         """Take in a true label, checked already, or take one back: see `OutcomeTally.add_label`."""
-        self._labels.append(_Label(len(self._rows), alert, positive, propensity, age, sign))
+        self._labels.append((len(self._rows), alert, positive, known))
         if len(self._labels) == BLOCK:
             self._pass_on()
 
@@ -93,13 +84,11 @@ class StreamRecord:
         posteriors, alerts, before = self._pass_on_to_history() if self._rows else _NO_ROWS
         labels, self._labels = self._labels, []
         first = 0
-        for label in labels:
-            part, first = slice(first, label.n_before), label.n_before
+        for n_before, alert, positive, known in labels:
+            part, first = slice(first, n_before), n_before
             if part.stop > part.start:
                 self._tally.add_checked(posteriors[part], alerts[part], before[part])
-            self._tally.add_label(
-                label.alert, label.positive, propensity=label.propensity, age=label.age, sign=label.sign
-            )
+            self._tally.add_label(alert, positive, **known)
         if len(alerts) > first:
             self._tally.add_checked(posteriors[first:], alerts[first:], before[first:])
 
