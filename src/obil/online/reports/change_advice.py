@@ -67,11 +67,9 @@ def advice(facts: StreamFacts, k: int, since: int | None, *, moved: bool) -> Adv
     if fault is not None:
         return fault
     if alarm_row is not None:
-        unlabeled_as = " (rows taken for a class among them)" if facts.n_unlabeled else ""
+        taken = " (rows taken for a class among them)" if facts.n_unlabeled else ""
         if settled:
-            reason = (
-                f"But {n_labels:,} labels of rows since then{unlabeled_as} have come, and they bear the scores out."
-            )
+            reason = f"But {n_labels:,} labels of rows since then{taken} have come, and they bear the scores out."
             return Advice("nothing", [reason])
         so_far = f"only {n_labels:,} have" if n_labels else "none has"
         few = ", too few of the rarest class to tell" if n_labels >= LABELS_TO_SETTLE else ""
