@@ -22,12 +22,12 @@ from scipy.special import log_softmax
 import obil
 from experiments.cifar_stream import draw_rows
 from experiments.markdown import markdown_table
+from experiments.real_sets import ImageSet, load_cora, load_fashion_mnist, load_sms_spam
 from experiments.runner import Cell, Settings
+from experiments.vocabulary import Vocabulary, tokens_of
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.linear import fit_linear
-from obil.datasets.real_sets import ImageSet, load_cora, load_fashion_mnist, load_sms_spam
 from obil.datasets.splits import stratified_split
-from obil.datasets.text import Vocabulary, tokens_of
 from obil.errors import InvalidInputError
 from obil.networks.settings import ModuleKind, Training
 from obil.serving.heads import scores_of_outputs

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from experiments.markdown import markdown_table
+from experiments.real_sets import load_fashion_mnist
 from experiments.runner import Cell, Settings
 from obil.datasets.named_set import load_named
-from obil.datasets.real_sets import load_fashion_mnist
 from obil.errors import InvalidInputError
 
 SEPARATOR = " / "  # of the parts of a figure's name

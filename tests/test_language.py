@@ -8,8 +8,8 @@ from tests.language import ALLOWED, _phrases, identifier_parts, missing_search_w
 
 # What was left per package when the glossary came: these numbers only go down, and end at 0.
 MOST_LEFT = {
-    "src/cli": 86, "src/datasets": 26, "src/estimators": 24, "src/serving": 18, "src/calibration": 44,
-    "tests/calibration": 19, "tests/cli": 69, "tests/datasets": 21, "tests/estimators": 20, "tests/networks": 14,
+    "src/estimators": 24, "src/serving": 18, "src/calibration": 44,
+    "tests/calibration": 19, "tests/estimators": 20, "tests/networks": 14,
     "tests/serving": 26,
 }  # fmt: skip
 

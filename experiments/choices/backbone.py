@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from experiments.choices.measures import Measures, calibrated_variants, measured, prior_at
-from obil.datasets.real_sets import ImageSet, load_fashion_mnist
+from experiments.real_sets import ImageSet, load_fashion_mnist
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.networks.architectures import ConvNet
 from obil.networks.losses import named_loss

@@ -9,9 +9,9 @@ from typer.testing import CliRunner, Result
 from obil.cli.main import app
 
 
-def obil(*words: object, stdin: bytes | None = None) -> Result:
+def obil(*arguments: object, stdin: bytes | None = None) -> Result:
     """Run one command in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, catch_exceptions=False)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, catch_exceptions=False)
 
 
 def ward_rows(n: int, prior: float, *, seed: int, separation: float = 2.0) -> list[list[str]]:

@@ -16,8 +16,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train.csv and model/, fitted on it without the ward; never changed by a test."""
     folder = tmp_path_factory.mktemp("saved")
     write_csv(folder / "train.csv", ward_rows(400, 0.3, seed=0))
-    words = ["--target", "ill", "--positive", "yes", "--model", "logistic", "--drop", "score,id"]
-    result = obil("fit", folder / "train.csv", *words, "--out", folder / "model")
+    options = ["--target", "ill", "--positive", "yes", "--model", "logistic", "--drop", "score,id"]
+    result = obil("fit", folder / "train.csv", *options, "--out", folder / "model")
     assert result.exit_code == 0, result.output
     return folder
 

@@ -1,4 +1,4 @@
-"""`obil backtest` answers in a table, a verdict and a picture, or in one line and exit code 2 and nothing."""
+"""`obil backtest` answers in a table, a verdict and a plot, or in one line and exit code 2 and nothing."""
 
 import json
 import subprocess
@@ -17,11 +17,11 @@ from obil.trackers import SafeTracker
 from tests.cli.cases import HEADER, listing, obil, ward_rows, write_csv
 
 HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib", "scipy", "numpy", "skops")
-WORDS = ("--target", "ill", "--time", "day", "--positive", "yes", "--model", "logistic", "--drop", "score,id")
+OPTIONS = ("--target", "ill", "--time", "day", "--positive", "yes", "--model", "logistic", "--drop", "score,id")
 
 
 def moving_rows(n: int, *, seed: int) -> list[list[str]]:
-    """Return rows of a ward whose share of ill is .2, then .6, with the day of each, twenty a day."""
+    """Return rows of a ward whose prior of ill is .2, then .6, with the day of each, twenty per day."""
     rng = np.random.default_rng(seed)
     path = prior_paths.step(n, 0.2, 0.6, at=int(0.55 * n))
     pools = {name: [row for row in ward_rows(4 * n, 0.5, seed=seed) if row[4] == name] for name in ("yes", "no")}
@@ -44,21 +44,21 @@ def table(moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "t.csv"
 
 
-def test_a_person_gets_a_table_a_verdict_and_a_picture(table: Path) -> None:
-    result = obil("backtest", "t.csv", *WORDS, "--cost-fn", "3", "--out", "b.png")
+def test_a_person_gets_a_table_a_verdict_and_a_plot(table: Path) -> None:
+    result = obil("backtest", "t.csv", *OPTIONS, "--cost-fn", "3", "--out", "b.png")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     assert "fitted on the 1,200 earlier rows, replayed on the 1,200 later ones" in result.stdout
-    for way in ("not adapting", "Bayes bank", "safe tracker", "safe tracker, labels (1)", "oracle"):
-        assert way in result.stdout
+    for method in ("not adapting", "Bayes bank", "safe tracker", "safe tracker, labels (1)", "oracle"):
+        assert method in result.stdout
     assert "(1) with 5 % of the labels, 500 rows late" in result.stdout
     assert "the mean of 8 draws of which" in result.stdout
     said = " ".join(result.stdout.split())
-    assert "(2) mean distance from the local share, counted in the" in said
-    assert "and itself good to 0.0" in said
+    assert "(2) mean distance from the local prior, counted in the" in said
+    assert "and itself accurate to 0.0" in said
     assert "Verdict: Adapting would have cost" in result.stdout
     assert "% less than not adapting" in result.stdout
-    assert "Picture: b.png" in result.stdout
+    assert "Plot: b.png" in result.stdout
     assert (table.parent / "b.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in table.parent.iterdir()) == ["b.png", "t.csv"]
 
@@ -68,13 +68,13 @@ def test_dates_with_slashes_order_the_rows_and_are_left_out_of_the_features(tabl
     days = [line.rsplit(",", 1)[1] for line in text[1:]]
     british = [day.replace(".", "/") for day in days]
     american = ["/".join(day.split(".")[place] for place in (1, 0, 2)) for day in days]
-    reference = json.loads(obil("backtest", "t.csv", *WORDS, "--json").stdout)
+    reference = json.loads(obil("backtest", "t.csv", *OPTIONS, "--json").stdout)
     for time, other in ((british, american), (american, british)):
         lines = [f"{line},{seen}" for line, seen in zip(text, ["seen", *other], strict=True)]
         lines = [f"{line.rsplit(',', 2)[0]},{day},{line.rsplit(',', 1)[1]}" for line, day in
                  zip(lines, ["day", *time], strict=True)]  # fmt: skip
         table.write_text("\n".join(lines) + "\n")
-        result = obil("backtest", "t.csv", *WORDS, "--json")
+        result = obil("backtest", "t.csv", *OPTIONS, "--json")
         assert result.exit_code == 0, result.output
         record = json.loads(result.stdout)
         assert any("'seen' was left out: it holds dates" in note for note in record.pop("notes"))
@@ -82,9 +82,20 @@ def test_dates_with_slashes_order_the_rows_and_are_left_out_of_the_features(tabl
 
 
 def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
-    words = ("backtest", "t.csv", *WORDS, "--label-rate", ".2", "--label-delay", "0", "--train-share", ".4", "--json")
-    first = obil(*words)
-    picture = (table.parent / "backtest.png").read_bytes()
+    command = (
+        "backtest",
+        "t.csv",
+        *OPTIONS,
+        "--label-rate",
+        ".2",
+        "--label-delay",
+        "0",
+        "--train-size",
+        ".4",
+        "--json",
+    )
+    first = obil(*command)
+    plot = (table.parent / "backtest.png").read_bytes()
     assert first.exit_code == 0, first.output
     record = json.loads(first.stdout)
     assert record["classes"] == ["no", "yes"]
@@ -94,16 +105,16 @@ def test_json_is_the_whole_record_and_the_same_each_time(table: Path) -> None:
     assert record["labels"]["draws"] == 8
     assert record["local_prior"]["rows"] >= 100
     assert 0.0 < record["local_prior"]["error"] < 0.1
-    assert record["picture"] == "backtest.png"
+    assert record["plot"] == "backtest.png"
     assert record["unlabelled"] == 0
     assert {one["method"]: one["log_loss_ratio"] for one in record["methods"]}["safe"] < 0.95
     assert sum(record["recommendation"]["start_weights"]) == pytest.approx(1.0)
-    assert obil(*words).stdout == first.stdout
-    assert (table.parent / "backtest.png").read_bytes() == picture
+    assert obil(*command).stdout == first.stdout
+    assert (table.parent / "backtest.png").read_bytes() == plot
 
 
 def test_fit_keeps_the_advice_in_the_model_where_it_is_asked_to(table: Path) -> None:
-    asked = obil("fit", "t.csv", *WORDS, "--backtest", "--out", "m", "--json")
+    asked = obil("fit", "t.csv", *OPTIONS, "--backtest", "--out", "m", "--json")
     assert asked.exit_code == 0, asked.output
     advised = json.loads(asked.stdout)["backtest"]["recommendation"]
     advice = package.load("m").advice
@@ -111,10 +122,10 @@ def test_fit_keeps_the_advice_in_the_model_where_it_is_asked_to(table: Path) -> 
     assert (advice.lead, list(advice.start_weights or ())) == (advised["lead"], advised["start_weights"])
     model = package.load("m")
     SafeTracker.for_model(model, lead=advice.lead, start_weights=advice.start_weights).start(model.prior_)
-    plain = obil("fit", "t.csv", *WORDS, "--out", "plain", "--json")
+    plain = obil("fit", "t.csv", *OPTIONS, "--out", "plain", "--json")
     assert "backtest" not in json.loads(plain.stdout)
     assert package.load("plain").advice is None
-    shown = obil("fit", "t.csv", *WORDS, "--backtest", "--out", "m")
+    shown = obil("fit", "t.csv", *OPTIONS, "--backtest", "--out", "m")
     assert f"Backtest: {advised['sentence']}" in shown.stdout
     same = "arrays.safetensors"  # advice changes nothing else
     assert (table.parent / "m" / same).read_bytes() == (table.parent / "plain" / same).read_bytes()
@@ -133,14 +144,14 @@ BAD: dict[str, tuple[str, str]] = {
     "no such model": ("backtest t.csv --target ill --time day --model oracle", "a model is one of"),
     "no such calibration": ("backtest t.csv --target ill --time day --calibration magic", "--calibration must be one"),
     "no such positive": ("backtest t.csv --target ill --time day --positive perhaps", "'perhaps' is not one of"),
-    "a share above 1": ("backtest t.csv --target ill --time day --train-share 1.5", "train_size must lie in"),
-    "too few to fit on": ("backtest t.csv --target ill --time day --train-share .05", "got 120 earlier ones of 2400"),
+    "a fraction above 1": ("backtest t.csv --target ill --time day --train-size 1.5", "train_size must lie in"),
+    "too few to fit on": ("backtest t.csv --target ill --time day --train-size .05", "got 120 earlier ones of 2400"),
     "no labels": ("backtest t.csv --target ill --time day --label-rate 0", "label_rate must lie in"),
     "labels from the future": ("backtest t.csv --target ill --time day --label-delay -5", "label_delay must be"),
     "free errors": ("backtest t.csv --target ill --time day --cost-fn 0", "must cost more"),
     "out is the input": ("backtest t.csv --target ill --time day --out t.csv", "another file than the input"),
     "out is nowhere": ("backtest t.csv --target ill --time day --out x/b.png", "make x first"),
-    "out is no picture": ("backtest t.csv --target ill --time day --out b.txt", "must end in .png"),
+    "out is no image": ("backtest t.csv --target ill --time day --out b.txt", "must end in .png"),
     "too few rows": ("backtest few.csv --target ill --time day", "at least 400 labelled rows, got 100"),
     "a class that came later": ("backtest late.csv --target ill --time day", "earlier rows need at least 5 of every"),
     "fit without time": ("fit t.csv --target ill --backtest --out m", "give --time, too"),
@@ -156,8 +167,8 @@ def test_a_mistake_is_one_line_and_nothing_is_written(name: str, table: Path) ->
     late = [[*row[:4], "no" if i < 1_300 else row[4], *row[5:]] for i, row in enumerate(rows)]
     write_csv(table.parent / "late.csv", late, header=[*HEADER, "day"])
     before = listing(table.parent)
-    words, said = BAD[name]
-    result = obil(*words.split())
+    command, said = BAD[name]
+    result = obil(*command.split())
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert said in result.stderr

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from obil.bayes.costs import EQUAL_COSTS
 from obil.cli.main import app
 from obil.datasets.prior_paths import step
+from obil.datasets.shift_protocol import rows_at
 from obil.errors import InvalidInputError
-from obil.evaluation.comparison import compare_priors, rows_at
+from obil.evaluation.comparison import compare_priors
 from obil.online.online_classifier import OnlineClassifier
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
@@ -25,15 +26,13 @@ needs_data = pytest.mark.skipif(
 
 
 @needs_data
-def test_the_demo_prints_a_table_and_writes_a_picture_and_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_prints_a_table_and_writes_a_plot_and_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     out = tmp_path / "demo"
     ran = CliRunner().invoke(app, ["demo", "--out", str(out), "--rows", "2000"])
     assert ran.exit_code == 0, ran.output
-    for way in ("no adaptation", "Algorithm 2, as printed", "Bayes bank", "oracle"):
-        assert way in ran.output
+    for method in ("no adaptation", "Algorithm 2, as printed", "Bayes bank", "oracle"):
+        assert method in ran.output
     assert "0.0000" in ran.output  # the oracle's error
     if find_spec("torch") is None:
         assert "pip install 'obil[torch]'" in " ".join(ran.output.split())
@@ -47,7 +46,7 @@ def test_without_the_data_package_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> None:
-        raise InvalidInputError(f"data set {name!r} must be at hand")
+        raise InvalidInputError(f"data set {name!r} was not found")
 
     monkeypatch.setattr("obil.datasets.named_set.load_named", missing)
     ran = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
@@ -78,7 +77,7 @@ def test_the_comparison_decides_as_the_online_classifier_does() -> None:
         compare_priors(rows.log_ratios, rows.labels, truth, {"short": truth[:5]}, holdout=own)
 
 
-def test_rows_are_drawn_at_the_prior_of_the_moment() -> None:
+def test_rows_are_drawn_at_the_prior_of_their_moment() -> None:
     labels = np.array([0, 0, 0, 1])
     truth = step(20_000, 0.1, 0.6, at=10_000)
     drawn = labels[rows_at(labels, truth, random_state=0)]
@@ -86,5 +85,5 @@ def test_rows_are_drawn_at_the_prior_of_the_moment() -> None:
     assert drawn[:10_000].mean() == pytest.approx(0.1, abs=0.02)
     assert drawn[10_000:].mean() == pytest.approx(0.6, abs=0.02)
     assert np.array_equal(rows_at(labels, truth, random_state=3), rows_at(labels, truth, random_state=3))
-    with pytest.raises(InvalidInputError, match="none of class 1"):
+    with pytest.raises(InvalidInputError, match="each class needs a row to draw from, got 2 and 0"):
         rows_at([0, 0], truth, random_state=0)

@@ -51,11 +51,11 @@ def test_the_paragraph_is_that_of_the_stream(here: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", SIGNATURES)
-def test_a_picture_is_written_the_same_each_time(here: Path, state: Path, suffix: str) -> None:
+def test_a_plot_is_written_the_same_each_time(here: Path, state: Path, suffix: str) -> None:
     for name in ("one", "two"):
         said = obil("explain", state, "--model", "model", "--out", f"{name}{suffix}")
         assert said.exit_code == 0, said.output
-        assert f"Picture: {name}{suffix}" in said.stdout
+        assert f"Plot: {name}{suffix}" in said.stdout
     drawn = (here / f"one{suffix}").read_bytes()
     assert drawn.startswith(SIGNATURES[suffix])
     assert len(drawn) > 5_000
@@ -109,9 +109,9 @@ def _errors(folder: Path, record: dict[str, Any]) -> dict[str, tuple[str, list[s
         "a broken history": (with_(history={"length": 8}), [], "history"),
         "a history of three": (with_(history=StreamHistory(3).state()), [], "history"),
         "a level of 2": (good, ["--level", "2"], "level must lie in"),
-        "a picture of no kind": (good, ["--out", "change.txt"], "ends in .png, .svg, .pdf"),
-        "a picture nowhere": (good, ["--out", "nowhere/change.png"], "folder that exists"),
-        "a picture over the state": (good, ["--out", "state.json"], "another file"),
+        "a plot of no kind": (good, ["--out", "change.txt"], "ends in .png, .svg, .pdf"),
+        "a plot nowhere": (good, ["--out", "nowhere/change.png"], "folder that exists"),
+        "a plot over the state": (good, ["--out", "state.json"], "another file"),
         "no model": (good, ["--model", "nothing"], "nothing"),
     }
 
@@ -132,14 +132,14 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(here: Path) -> None:
 
 def test_a_checkpoint_of_another_model_is_refused(here: Path) -> None:
     assert obil("stream", "model", "new.csv", "--out", "decisions.csv").exit_code == 0
-    words = ["--target", "ill", "--positive", "yes", "--model", "logistic", "--drop", "score,id,ward"]
-    assert obil("fit", "train.csv", *words, "--out", "other").exit_code == 0
+    options = ["--target", "ill", "--positive", "yes", "--model", "logistic", "--drop", "score,id,ward"]
+    assert obil("fit", "train.csv", *options, "--out", "other").exit_code == 0
     ran = obil("explain", "decisions.csv.state.json", "--model", "other")
     assert ran.exit_code == 2
     assert "belongs to another model" in ran.output
 
 
-def test_numbers_stay_in_range_for_a_falling_share(here: Path) -> None:
+def test_numbers_stay_in_range_for_a_falling_prior(here: Path) -> None:
     online, history, _ = composed(here, later=0.05)
     report = explain(facts_of(online), history)
     assert report.changed

@@ -16,15 +16,15 @@ from obil.estimators.named_models import MODELS
 from tests.cli.cases import HEADER, obil, ward_rows, write_csv
 
 
-def fitted(*words: object) -> dict[str, object]:
-    result = obil("fit", *words, "--json")
+def fitted(*arguments: object) -> dict[str, object]:
+    result = obil("fit", *arguments, "--json")
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
     assert isinstance(record, dict)
     return record
 
 
-def test_words_gaps_semicolons_and_decimal_commas_give_a_model_that_separates(tmp_path: Path) -> None:
+def test_categories_missing_values_semicolons_and_decimal_commas_give_a_model_that_separates(tmp_path: Path) -> None:
     rows = ward_rows(300, 0.3, seed=0)
     for row in rows[:7]:
         row[4] = ""
@@ -41,7 +41,7 @@ def test_words_gaps_semicolons_and_decimal_commas_give_a_model_that_separates(tm
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "hist_gradient_boosting"])
-def test_every_model_with_words_and_gaps_can_be_saved_and_scores_alike_when_loaded(name: str, here: Path) -> None:
+def test_every_model_with_categories_and_missing_values_scores_alike_when_loaded(name: str, here: Path) -> None:
     if name == "obil":
         pytest.importorskip("torch", reason="needs the torch extra")
     record = fitted("train.csv", "--target", "ill", "--drop", "score", "--model", name, "--out", "other")
@@ -65,8 +65,8 @@ def test_positive_is_the_second_class_whatever_the_alphabet_says(
     assert record["positive"] == positive
     model = package.load("m")
     assert model.classes_.tolist() == expected
-    shares = {one["class"]: one["share"] for one in record["classes"]}
-    np.testing.assert_allclose(model.prior_, [shares[name] for name in expected])
+    priors = {one["class"]: one["prior"] for one in record["classes"]}
+    np.testing.assert_allclose(model.prior_, [priors[name] for name in expected])
     sick = model.log_ratios({"size": [4.0], "pulse": [95.0], "ward": ["North"], "score": [0.99]})[0, 1]
     assert (sick > 0) == (positive == "yes")
 
@@ -74,8 +74,8 @@ def test_positive_is_the_second_class_whatever_the_alphabet_says(
 def test_a_positive_number_is_found_however_it_is_written(tmp_path: Path) -> None:
     rows = [[size, "1" if ill == "yes" else "0"] for _, size, _, _, ill, _ in ward_rows(100, 0.4, seed=0)]
     table = write_csv(tmp_path / "t.csv", rows, header=["size", "y"])
-    words = ("--target", "y", "--model", "logistic", "--positive", "0.0", "--out", tmp_path / "m")
-    assert fitted(table, *words)["positive"] == 0
+    arguments = ("--target", "y", "--model", "logistic", "--positive", "0.0", "--out", tmp_path / "m")
+    assert fitted(table, *arguments)["positive"] == 0
 
 
 def test_the_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_the_rows_of_one_group_stay_on_one_side(tmp_path: Path) -> None:
         label, size = ("yes" if rng.random() < 0.5 else "no"), rng.normal()
         rows += [[f"p{patient}", f"{size + rng.normal() * 1e-3:.6f}", label] for _ in range(6)]
     table = write_csv(tmp_path / "t.csv", rows, header=["patient", "size", "ill"])
-    words = ("--target", "ill", "--model", "random_forest", "--drop", "patient")
-    honest = fitted(table, "--target", "ill", "--model", "random_forest", "--group", "patient", "--out", tmp_path / "a")
-    mixed = fitted(table, *words, "--out", tmp_path / "b")
-    assert honest["features"] == ["size"]
-    assert honest["auc"]["value"] < 0.7 < 0.95 < mixed["auc"]["value"]
+    options = ("--target", "ill", "--model", "random_forest")
+    grouped = fitted(table, *options, "--group", "patient", "--out", tmp_path / "a")
+    mixed = fitted(table, *options, "--drop", "patient", "--out", tmp_path / "b")
+    assert grouped["features"] == ["size"]
+    assert grouped["auc"]["value"] < 0.7 < 0.95 < mixed["auc"]["value"]
 
 
 def test_folds_are_cut_by_dates(here: Path) -> None:
@@ -104,8 +104,8 @@ def test_folds_are_cut_by_dates(here: Path) -> None:
 
 @pytest.mark.parametrize("calibration", ["affine", "temperature", "isotonic"])
 def test_a_score_column_is_calibrated_and_found_by_name(calibration: str, here: Path) -> None:
-    words = ("--target", "ill", "--score", "score", "--positive", "yes", "--calibration", calibration)
-    record = fitted("train.csv", *words, "--out", "m")
+    arguments = ("--target", "ill", "--score", "score", "--positive", "yes", "--calibration", calibration)
+    record = fitted("train.csv", *arguments, "--out", "m")
     assert record["features"] == ["score"]
     scored = obil("predict", "m", "new.csv", "--keep", "id,score").stdout.splitlines()
     assert scored[0] == "id,score,log_ratio,posterior,decision"
@@ -133,11 +133,11 @@ def test_gzip_standard_input_and_encodings_are_the_same_table(here: Path) -> Non
     (here / "t16.csv").write_bytes(text.encode("utf-16"))
     (here / "t1252.csv").write_bytes(text.encode("cp1252"))
     (here / "t8.csv").write_bytes(text.encode("utf-8-sig"))
-    words = ("--target", "ill", "--model", "logistic", "--out")
-    first = fitted("t8.csv", *words, "m")["auc"]
+    arguments = ("--target", "ill", "--model", "logistic", "--out")
+    first = fitted("t8.csv", *arguments, "m")["auc"]
     for name in ("t.csv.gz", "t16.csv", "t1252.csv"):
-        assert fitted(name, *words, "m")["auc"] == first, name
-    result = obil("fit", "-", *words, "m", "--json", stdin=text.encode())
+        assert fitted(name, *arguments, "m")["auc"] == first, name
+    result = obil("fit", "-", *arguments, "m", "--json", stdin=text.encode())
     assert json.loads(result.stdout)["auc"] == first
 
 
@@ -146,8 +146,8 @@ def test_a_parquet_table_is_the_same_table(here: Path) -> None:
     import pandas as pd
 
     pd.read_csv(here / "train.csv").to_parquet(here / "t.parquet")
-    words = ("--target", "ill", "--model", "logistic", "--out", "m")
-    assert fitted("t.parquet", *words)["auc"] == fitted("train.csv", *words)["auc"]
+    arguments = ("--target", "ill", "--model", "logistic", "--out", "m")
+    assert fitted("t.parquet", *arguments)["auc"] == fitted("train.csv", *arguments)["auc"]
 
 
 def test_three_classes_are_fitted_and_decided(here: Path) -> None:
@@ -160,8 +160,8 @@ def test_three_classes_are_fitted_and_decided(here: Path) -> None:
     assert {line.split(",")[-1] for line in lines[1:]} == {"a", "b", "c"}
     alerts = obil("predict", "m", "three.csv", "--positive", "c", "--cost-fn", "50").stdout.splitlines()[1:]
     assert sum(line.endswith(",c") for line in alerts) > sum(line.endswith(",c") for line in lines)
-    shares = json.loads(obil("prior", "m", "three.csv", "--json").stdout)["groups"][0]["prior"]
-    assert shares == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, abs=0.1)
+    priors = json.loads(obil("prior", "m", "three.csv", "--json").stdout)["groups"][0]["prior"]
+    assert priors == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, abs=0.1)
 
 
 def test_the_table_for_people_says_what_was_done_and_what_to_do_next(here: Path) -> None:
@@ -225,12 +225,12 @@ def test_an_interrupted_fit_of_many_members_writes_nothing_and_says_so_in_a_line
 def test_a_column_that_only_rises_with_the_rows_or_the_time_is_named(tmp_path: Path) -> None:
     rows = [[*row, str(place // 4), str(900 - place // 4)] for place, row in enumerate(ward_rows(400, 0.3, seed=0))]
     header = [*HEADER, "day", "left"]
-    words = ["--target", "ill", "--model", "logistic", "--drop", "score"]
+    arguments = ["--target", "ill", "--model", "logistic", "--drop", "score"]
     write_csv(tmp_path / "sorted.csv", rows, header=header)
     write_csv(tmp_path / "mixed.csv", rows[::-2] + rows[::2], header=header)
 
     def notes(table: str, *more: str) -> str:
-        found = fitted(tmp_path / table, *words, *more, "--out", tmp_path / "model")["notes"]
+        found = fitted(tmp_path / table, *arguments, *more, "--out", tmp_path / "model")["notes"]
         assert isinstance(found, list)
         return " ".join(note for note in found if "only rises or falls" in note)
 
@@ -242,6 +242,6 @@ def test_a_column_that_only_rises_with_the_rows_or_the_time_is_named(tmp_path: P
 
 
 def test_a_model_that_is_replaced_is_mentioned(here: Path) -> None:
-    words = ["train.csv", "--target", "ill", "--drop", "score", "--model", "logistic", "--out", "another"]
-    assert not any("replaced" in note for note in fitted(*words)["notes"])
-    assert "Note: replaced the model that was in another" in obil("fit", *words).stdout
+    arguments = ["train.csv", "--target", "ill", "--drop", "score", "--model", "logistic", "--out", "another"]
+    assert not any("replaced" in note for note in fitted(*arguments)["notes"])
+    assert "Note: replaced the model that was in another" in obil("fit", *arguments).stdout

@@ -13,13 +13,13 @@ HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib", "scipy", "numpy", 
 COMMANDS = ("fit", "calibrate", "verify", "predict", "prior", "explain", "backtest")
 
 
-@pytest.mark.parametrize("words", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
-def test_help_loads_nothing_heavy(words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
 import sys
 from obil.cli.main import app
 try:
-    app({words!r})
+    app({arguments!r})
 except SystemExit as stop:
     assert stop.code == 0
 print("HEAVY", [name for name in {HEAVY!r} if name in sys.modules])

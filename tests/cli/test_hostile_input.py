@@ -47,7 +47,7 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "white space": (b"\n \n\n", FIT, "bad.csv"),
     "header only": (text("id,size,ill"), FIT, "row below its header"),
     "binary": (bytes(range(256)) * 20, FIT, "bad.csv"),
-    "picture": (b"\x89PNG\r\n\x1a\n" + bytes(500), FIT, "a picture"),
+    "image": (b"\x89PNG\r\n\x1a\n" + bytes(500), FIT, "an image"),
     "excel": (b"PK\x03\x04" + bytes(500), FIT, "Excel"),
     "ragged": (GOOD + b"p99,1.0\n", FIT, "6 fields, got 2 in line 42"),
     "too many fields": (GOOD + b"p99,1.0,70,North,yes,0.5,7\n", FIT, "got 7"),
@@ -89,7 +89,7 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "no such model": (GOOD, "fit bad.csv --target ill --model oracle --out new_model", "hist_gradient_boosting"),
     "no such calibration": (GOOD, f"{FIT} --calibration magic", "--calibration must be one of"),
     "vague dates": (with_column("id", ["03/04/2024"] * 40), f"{FIT} --time id", "write them as 2024-12-31"),
-    "a score of words": (GOOD, "fit bad.csv --target ill --score ward --out new_model", "'ward' holds numbers"),
+    "a score of text": (GOOD, "fit bad.csv --target ill --score ward --out new_model", "'ward' holds numbers"),
     "a score that is missing": (
         with_cell("score", ""),
         "fit bad.csv --target ill --score score --out new_model",
@@ -100,12 +100,12 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     "text in a number column": (with_cell("size", "tall"), PREDICT, "'size' must hold numbers, got 'tall' in row 6"),
     "infinity to predict": (with_cell("size", "-inf"), PREDICT, "'size' holds numbers, got"),
     "a feature missing": (without("pulse"), PREDICT, "'pulse'"),
-    "a word feature missing": (without("ward"), PREDICT, "'ward'"),
+    "a categorical feature missing": (without("ward"), PREDICT, "'ward'"),
     "a kept column missing": (GOOD, f"{PREDICT} --keep id,date", "'date'"),
     "nothing to predict": (text(",".join(HEADER)), PREDICT, "row below its header"),
     "prior of 2": (GOOD, "predict model bad.csv --prior 2 --out scored.csv", "between 0 and 1"),
     "prior of nothing": (GOOD, "predict model bad.csv --prior nan --out scored.csv", "between 0 and 1"),
-    "prior in words": (GOOD, "predict model bad.csv --prior low --out scored.csv", "--prior must be a number"),
+    "prior as text": (GOOD, "predict model bad.csv --prior low --out scored.csv", "--prior must be a number"),
     "decimal comma prior": (GOOD, "predict model bad.csv --prior 0,02 --out scored.csv", "--prior must be one number"),
     "prior of another class": (
         GOOD,
@@ -126,15 +126,15 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
     ),
     "class missing": (with_column("ill", ["yes"] * 40), "verify model bad.csv --target ill", "got none of ['no']"),
     "nothing labelled": (with_column("ill", ["NA"] * 40), "calibrate model bad.csv --target ill", "must hold a label"),
-    "numbers for words": (with_column("ill", ["1", "0"] * 20), "calibrate model bad.csv --target ill", "'1'"),
+    "numbers for text": (with_column("ill", ["1", "0"] * 20), "calibrate model bad.csv --target ill", "'1'"),
     "a feature as target": (GOOD, "verify model bad.csv --target size", "must not be a column the model"),
     "vector for two": (GOOD, "calibrate model bad.csv --target ill --calibration magic", "calibration must be one of"),
 }
 
 
-def require_one_line(words: str, expected: str, folder: Path) -> None:
+def require_one_line(command: str, expected: str, folder: Path) -> None:
     before = listing(folder)
-    result = obil(*words.split())
+    result = obil(*command.split())
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
@@ -146,9 +146,9 @@ def require_one_line(words: str, expected: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_hostile_table_is_one_line_and_nothing_is_written(name: str, here: Path) -> None:
-    content, words, expected = TABLES[name]
+    content, command, expected = TABLES[name]
     (here / "bad.csv").write_bytes(content)
-    require_one_line(words, expected, here)
+    require_one_line(command, expected, here)
 
 
 PLACES: dict[str, tuple[str, str]] = {
@@ -172,8 +172,8 @@ PLACES: dict[str, tuple[str, str]] = {
 def test_a_wrong_place_is_one_line_and_nothing_is_written(name: str, here: Path) -> None:
     (here / "sub").mkdir()
     (here / "sub" / "diary.txt").write_text("mine")
-    words, expected = PLACES[name]
-    require_one_line(words, expected, here)
+    command, expected = PLACES[name]
+    require_one_line(command, expected, here)
 
 
 def manifest(change: Callable[[dict[str, object]], None]) -> Callable[[Path], None]:
@@ -303,7 +303,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "no classes": (setting(classes=[]), "has 2 classes, the model 0"),
     "columns of nonsense": (setting(columns=[{"name": "size"}]), "no complete model"),
     "a column named by a list": (setting(columns=[{"name": ["size"], "levels": None}]), "no complete model"),
-    "words that are objects": (setting(columns=[{"name": "ward", "levels": [{}]}]), "no complete model"),
+    "categories that are objects": (setting(columns=[{"name": "ward", "levels": [{}]}]), "no complete model"),
     "an infinite width": (
         wrapped(manifest(lambda record: record["scorer"].update({"n_features": float("inf")}))),
         "no complete model",
@@ -316,7 +316,7 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a prior above 1": (arrays(prior=[0.5, 1.5]), "no complete model"),
     "a calibrator that is not finite": (arrays(calibrator__slopes=[1.0, float("nan")]), "finite"),
     "a calibrator of three": (arrays(calibrator__slopes=[1.0, 1.0, 1.0]), "no calibrator of 2 classes"),
-    "held-out labels of words": (arrays(holdout__labels=[0.5, 0.5]), "no complete model"),
+    "held-out labels that are fractions": (arrays(holdout__labels=[0.5, 0.5]), "no complete model"),
 }
 
 

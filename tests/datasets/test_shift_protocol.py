@@ -53,7 +53,7 @@ def test_thinning_replays_by_seed() -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"labels": [0, 0]}, "each class needs a held-out row"),
+        ({"labels": [0, 0]}, "each class needs a row to draw from"),
         ({"labels": [0, 1, 2]}, r"labels must lie in 0 \.\.\. 1"),
         ({"train_prior": 0.0}, "prior must be a probability"),
         ({"factors": [0.0]}, "positive and finite"),

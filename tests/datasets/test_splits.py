@@ -1,4 +1,4 @@
-"""A split keeps classes in share and never cuts a group or a set of equal rows."""
+"""A split keeps the class prior and never cuts a group or a set of equal rows."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_every_class_trains_and_the_same_seed_gives_the_same_split(problem: dict
         assert set(labels[split.train]) == set(labels[split.test]) == set(labels)
 
 
-def test_single_rows_give_each_class_its_exact_share() -> None:
+def test_single_rows_give_each_class_its_exact_fraction() -> None:
     labels = np.repeat([0, 1, 2], [900, 80, 20])
     _, test = stratified_split(labels, test_size=0.3, random_state=1)
     assert np.bincount(labels[test]).tolist() == [270, 24, 6]
@@ -82,14 +82,14 @@ def test_two_seeds_give_two_splits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_groups_of_many_sizes_still_give_each_class_its_share(seed: int) -> None:
+def test_groups_of_many_sizes_still_give_each_class_its_fraction(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(300), rng.geometric(0.1, size=300))
     sickness = rng.beta(0.5, 10.0, size=300)  # patients differ
     labels = (rng.random(len(groups)) < sickness[groups]).astype(int)
     _, test = stratified_split(labels, test_size=0.25, random_state=seed, groups=groups)
-    shares = np.bincount(labels[test], minlength=2) / np.bincount(labels)
-    np.testing.assert_allclose(shares, 0.25, atol=0.02)
+    fractions = np.bincount(labels[test], minlength=2) / np.bincount(labels)
+    np.testing.assert_allclose(fractions, 0.25, atol=0.02)
 
 
 def test_large_groups_go_to_either_side() -> None:

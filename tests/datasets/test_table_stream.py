@@ -77,7 +77,7 @@ def test_columns_are_kept_as_asked_and_in_the_order_asked() -> None:
     assert rows["id"].tolist() == ["007"]
 
 
-def test_a_word_in_a_number_column_is_named_by_line_after_the_rows_before_it() -> None:
+def test_text_in_a_number_column_is_named_by_line_after_the_rows_before_it() -> None:
     chunks = iter_table(io.BytesIO(b"age,dose\n50,1\n\n60,much\n70,3\n"), chunk_rows=100, types=NUMBERS)
     rows, n_rows = next(chunks)
     assert (rows["age"].tolist(), n_rows) == ([50.0], 1)

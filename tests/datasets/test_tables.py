@@ -71,15 +71,15 @@ def test_one_column_of_decimal_commas_is_one_column() -> None:
     assert read("x\n3,14\n2,72\n")["x"].tolist() == [3.14, 2.72]
 
 
-def test_every_way_to_write_missing_is_missing() -> None:
+def test_every_spelling_of_missing_is_missing() -> None:
     frame = read(
-        "a,b\n1,x\n" + "".join(f"{word},{word}\n" for word in ["", "NA", "NaN", "nan", "null", "NULL", "?", " ? "])
+        "a,b\n1,x\n" + "".join(f"{cell},{cell}\n" for cell in ["", "NA", "NaN", "nan", "null", "NULL", "?", " ? "])
     )
     assert frame["a"].dtype == np.float64
     assert frame["a"].notna().tolist() == frame["b"].notna().tolist() == [True] + [False] * 8
 
 
-def test_dates_and_words_stay_text_and_one_word_keeps_a_column_text() -> None:
+def test_dates_and_text_stay_text_and_one_text_cell_keeps_a_column_text() -> None:
     frame = read("date,level\n2020-01-01,1\n2020-01-02,low\n")
     assert frame["date"].tolist() == ["2020-01-01", "2020-01-02"]
     assert frame["level"].tolist() == ["1", "low"]
@@ -157,7 +157,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("UTF-16 without its mark", "a,b\n1,2\n".encode("utf-16-le"), "NUL character in line 1"),
     ("pickle", pickle.dumps({"a": [1, 2]}), "a table must be text|NUL"),
     ("workbook", b"PK\x03\x04rest", "an Excel workbook or a zip"),
-    ("picture", b"\x89PNG\r\n\x1a\n", "a picture"),
+    ("image", b"\x89PNG\r\n\x1a\n", "an image"),
     ("two encodings", "a,b\né,1\n".encode() + b"\xe9,2\n", "not UTF-8 in line 3"),
     ("half a UTF-16 character", "a,b\n1,2\n".encode("utf-16") + b"x", "one encoding"),
     ("truncated gzip", gzip.compress(PLAIN.encode())[:-9], "gzip file must be whole"),

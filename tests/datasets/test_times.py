@@ -35,7 +35,7 @@ def test_months_are_times() -> None:
     assert (np.diff(as_times(months)) > 0).all()
 
 
-def test_dates_that_may_be_read_both_ways_are_dates_and_refused_as_times() -> None:
+def test_ambiguous_dates_are_dates_and_refused_as_times() -> None:
     texts = pd.Series(["03/03/2024", "03/04/2024", "05/06/2024"])
     assert are_dates(texts)
     with pytest.raises(InvalidInputError, match=r"is the day, got '03/04/2024' in row 2.*write them as 2024-12-31"):
@@ -45,12 +45,12 @@ def test_dates_that_may_be_read_both_ways_are_dates_and_refused_as_times() -> No
 
 
 @pytest.mark.parametrize(
-    "words",
+    "texts",
     [["3/4", "5/6"], ["ward 5", "ward 6"], ["31/31/2024", "01/02/2024"], ["a", "01/02/2024"], ["192.168.1", "10.0.0"],
      ["13/05/2024", "05/13/2024"]],
 )  # fmt: skip
-def test_words_are_no_dates(words: Sequence[str]) -> None:
-    assert not are_dates(pd.Series(words))
+def test_other_text_is_no_date(texts: Sequence[str]) -> None:
+    assert not are_dates(pd.Series(texts))
 
 
 @pytest.mark.parametrize("form", ["number", "%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y"])
@@ -72,6 +72,6 @@ def test_a_row_is_called_by_its_number_in_the_table_also_where_others_were_left_
 
 
 @pytest.mark.parametrize("values", [[True, False], [1, "oops"], [None, None], [("a", "b"), ("c", "d")]])
-def test_what_can_be_no_time_is_refused_in_the_same_words(values: Sequence[object]) -> None:
+def test_what_can_be_no_time_is_refused_with_the_same_message(values: Sequence[object]) -> None:
     with pytest.raises(InvalidInputError, match="time"):
         as_times(pd.Series(values))

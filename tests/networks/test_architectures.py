@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from obil.datasets.real_sets import load_cora, load_fashion_mnist, load_sms_spam
-from obil.datasets.text import Vocabulary
+from experiments.real_sets import load_cora, load_fashion_mnist, load_sms_spam
+from experiments.vocabulary import Vocabulary
 from obil.errors import InvalidInputError
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")

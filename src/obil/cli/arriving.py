@@ -13,8 +13,8 @@ from typing import Any, Self
 PAUSE_SECONDS = 1.0
 
 
-class Stopped(Exception):  # noqa: N818  # a wish, not an error
-    """Somebody asked the stream to stop, and every row that was read has been decided."""
+class Stopped(Exception):  # noqa: N818  # a request, not an error
+    """The stream was asked to stop, and every row that was read has been decided."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
@@ -64,26 +64,20 @@ class ArrivingBytes:
     def read1(self, size: int) -> bytes:
         """Return up to `size` bytes as soon as there are some; b"" is the end."""
         if self._handle is None:
-            data: bytes = self._file.read(size)
-            return data
-        self._wait(self._handle)
+            return bytes(self._file.read(size))
+        if not self._arrived(self._handle, PAUSE_SECONDS):
+            self._on_pause()  # a signal in here is noticed below
+            self._arrived(self._handle, None)
         return os.read(self._handle, size)
 
-    def _wait(self, handle: int) -> None:
+    def _arrived(self, handle: int, seconds: float | None) -> bool:
         self._waiting = True  # set before looking at the signal: one that comes later raises by itself
         try:
             if self._signal:
                 raise Stopped(self._signal)
-            if _ready(handle, PAUSE_SECONDS):
-                return
-        finally:
-            self._waiting = False
-        self._on_pause()  # a signal in here is noticed below
-        self._waiting = True
-        try:
-            if self._signal:
-                raise Stopped(self._signal)
-            _ready(handle, None)
+            return bool(select.select([handle], [], [], seconds)[0])
+        except (OSError, ValueError):  # a system that can wait for sockets only
+            return True
         finally:
             self._waiting = False
 
@@ -93,10 +87,3 @@ class ArrivingBytes:
             signal.signal(one, signal.SIG_DFL)
         if self._waiting:
             raise Stopped(number)
-
-
-def _ready(handle: int, seconds: float | None) -> bool:
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    except (OSError, ValueError):  # a system that can wait for sockets only
-        return True

@@ -1,4 +1,4 @@
-"""Hold what the commands share: options, one-line errors, tables on a terminal and off it."""
+"""Hold what several commands need: options, one-line errors, tables on a terminal and off it."""
 
 import json
 import math
@@ -13,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from obil.bayes.costs import Costs
     from obil.policies import Policy
 
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder written by `obil fit`.", show_default=False)]
@@ -55,15 +56,19 @@ def one_line_errors() -> Iterator[None]:
         fail("not enough memory for this input")
 
 
+def stated_costs(cost_fp: float | None, cost_fn: float | None) -> "Costs":
+    """Return the costs that the options state, 1 where one is not given."""
+    from obil.bayes.costs import Costs
+
+    return Costs(false_positive=1.0 if cost_fp is None else cost_fp, false_negative=1.0 if cost_fn is None else cost_fn)
+
+
 def chosen_policy(policy: str | None, cost_fp: float | None, cost_fn: float | None) -> "Policy":
     """Return the policy that the options name: a policy, or costs (1 where only one is given), or equal costs."""
-    from obil.bayes.costs import Costs
     from obil.policies import CostPolicy
     from obil.policies.notation import policy_from_text
 
-    costs = Costs(
-        false_positive=1.0 if cost_fp is None else cost_fp, false_negative=1.0 if cost_fn is None else cost_fn
-    )
+    costs = stated_costs(cost_fp, cost_fn)
     if policy is None or policy == "cost":
         return CostPolicy(costs)
     if cost_fp is not None or cost_fn is not None:
@@ -92,9 +97,9 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
     console().print(table)
 
 
-def print_json(record: Any) -> None:
+def print_json(record: Any, *, err: bool = False) -> None:
     """Print one JSON document; numbers that JSON does not have become null."""
-    typer.echo(json.dumps(_jsonable(record), indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(_jsonable(record), indent=1, ensure_ascii=False), err=err)
 
 
 def _jsonable(value: Any) -> Any:

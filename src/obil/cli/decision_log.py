@@ -42,7 +42,7 @@ def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[tuple[
         shown = 1 if decisions.positive is None else decisions.positive
         posteriors, priors = posteriors[:, [shown]], priors[:, [shown]]
         ratios = ratios[:, [1]] if shown == 1 else -ratios[:, [1]]
-    numbers = np.concatenate([posteriors, priors, ratios], axis=1) + 0.0  # -0.0 has a sign that says nothing
+    numbers = np.concatenate([posteriors, priors, ratios], axis=1) + 0.0  # -0.0 has a sign without a meaning
     columns = [
         decisions.ids,
         decisions.labels.tolist(),
@@ -66,7 +66,7 @@ class DecisionLog:
         self._file: IO[bytes] | None = None
 
     def check(self, checkpoint: Checkpoint | None, *, overwrite: bool) -> None:
-        """Refuse, changing nothing, an output that is not the one the checkpoint speaks of."""
+        """Refuse, changing nothing, an output that is not the one of the checkpoint."""
         if checkpoint is not None and checkpoint.header != self.header:
             raise InvalidStateError(
                 f"the state belongs to an output with the columns {','.join(checkpoint.header)!r:.300}: --keep the same"
@@ -84,7 +84,7 @@ class DecisionLog:
             return
         if size < checkpoint.out_bytes:
             raise InvalidStateError(
-                f"{self.path} has {size} bytes and the state speaks of {checkpoint.out_bytes}: put the right file "
+                f"{self.path} has {size} bytes and the state needs {checkpoint.out_bytes}: put the right file "
                 "back, or remove both and start again"
             )
         if checkpoint.out_bytes == 0:
@@ -132,7 +132,7 @@ class DecisionLog:
         self.last_line = last
 
     def sync(self) -> None:
-        """Make what was written outlast a crash: only then may a checkpoint speak of it."""
+        """Make what was written outlast a crash: only then may a checkpoint count it."""
         if self._file is not None and self.path is not None:
             os.fsync(self._file.fileno())
 

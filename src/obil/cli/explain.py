@@ -1,4 +1,4 @@
-"""Say what changed in a stream, since when, and what to do."""
+"""Report what changed in a stream, since when, and what to do."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,44 +9,42 @@ from obil.cli.common import AsJson, Trust, one_line_errors, print_json
 from obil.cli.tables import load_model, require_file_to_write
 
 
+@one_line_errors()
 def explain(
     state: Annotated[
         Path, typer.Argument(help="State of a stream: written by `obil stream`, or `online.state()` as JSON.")
     ],
     model: Annotated[Path, typer.Option("--model", help="Model folder that the stream was decided with.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Picture to write as well: change.png, .svg or .pdf.")
-    ] = None,
-    level: Annotated[float, typer.Option("--level", help="How sure the interval of the share is to be.")] = 0.9,
+    out: Annotated[Path | None, typer.Option("--out", help="Plot to write as well: change.png, .svg or .pdf.")] = None,
+    level: Annotated[float, typer.Option("--level", help="Level of the prior's credible interval.")] = 0.9,
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say in one paragraph what changed in a stream, since when, how sure that is, and what to do.
+    """Report in one paragraph what changed in a stream, since when, with what confidence, and what to do.
 
     What to do is one of: nothing, get labels, recalibrate, retrain. The state is only read, so this can run beside the
     stream.
     """
     # imported here so that `obil --help` pays for none of it
-    with one_line_errors():
-        from obil.online.reports.explain import explain as report_on
-        from obil.online.reports.stream_facts import facts_of
+    from obil.online.reports.explain import explain as report_on
+    from obil.online.reports.stream_facts import facts_of
 
-        if out is not None:
-            require_file_to_write(out, unlike=state)
-        saved = _online_state(state, model)
-        online = _restored(load_model(model, trust), saved, state)
-        facts = facts_of(online, level=level)
-        report = report_on(facts, online.history)
-        if out is not None:
-            from obil.evaluation.change_plot import draw_change
+    if out is not None:
+        require_file_to_write(out, unlike=state)
+    saved = _online_state(state, model)
+    online = _restored(load_model(model, trust), saved, state)
+    facts = facts_of(online, level=level)
+    report = report_on(facts, online.history)
+    if out is not None:
+        from obil.evaluation.change_plot import draw_change
 
-            draw_change(facts, report, online.history, out)
+        draw_change(facts, report, online.history, out)
     if as_json:
-        print_json(report.to_json() | {"picture": None if out is None else str(out)})
+        print_json(report.to_json() | {"plot": None if out is None else str(out)})
         return
     typer.echo(report.paragraph)
     if out is not None:
-        typer.echo(f"Picture: {out}")
+        typer.echo(f"Plot: {out}")
 
 
 def _online_state(path: Path, model: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from obil import __version__
 
-HELP = "Classifiers that stay right when the class balance changes."
+HELP = "Classifiers that stay right under label shift: when the class prior changes."
 # each is a function, or an app of its own, in the module of its name
 COMMANDS = (
     "demo", "fit", "backtest", "calibrate", "verify", "predict", "prior", "report", "stream", "explain", "serve",

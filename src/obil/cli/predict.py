@@ -6,26 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from obil.cli.common import (
-    CostFalseNegative,
-    CostFalsePositive,
-    ModelFolder,
-    PolicyText,
-    Trust,
-    chosen_policy,
-    one_line_errors,
-)
-from obil.cli.tables import (
-    load_model,
-    names_of,
-    read_for_model,
-    require_file_to_write,
-    show_table,
-    stated_prior,
-    table_argument,
-    working,
-    write_table,
-)
+from obil.cli import common, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,57 +15,50 @@ if TYPE_CHECKING:
     from obil.serving.ratio_model import RatioModel
 
 
+@common.one_line_errors()
 def predict(
-    model: ModelFolder,
-    data: Annotated[Path, table_argument("Rows to decide")],
+    model: common.ModelFolder,
+    data: Annotated[Path, tables.table_argument("Rows to decide")],
     prior: Annotated[
         str | None,
-        typer.Option("--prior", help="Share of the positive class, or a=.7,b=.2,c=.1; that of training if not given."),
+        typer.Option("--prior", help="Prior of the positive class, or a=.7,b=.2,c=.1; that of training if not given."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="File to write: .csv, .csv.gz or .parquet; standard output if not given."),
     ] = None,
-    keep: Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")] = None,
-    cost_fp: CostFalsePositive = None,
-    cost_fn: CostFalseNegative = None,
-    policy: PolicyText = None,
+    keep: tables.Keep = None,
+    cost_fp: common.CostFalsePositive = None,
+    cost_fn: common.CostFalseNegative = None,
+    policy: common.PolicyText = None,
     positive: Annotated[
-        str | None, typer.Option("--positive", help="The class that costs and policy speak of, of more than two.")
+        str | None, typer.Option("--positive", help="The class to alert on, where there are more than two.")
     ] = None,
-    trust: Trust = None,
+    trust: common.Trust = None,
 ) -> None:
     """Write the log ratio, the posterior and the decision of each row, all at one prior."""
-    with one_line_errors():
-        from obil.errors import InvalidInputError
-        from obil.online.online_classifier import OnlineClassifier
-        from obil.serving.ratio_model import class_named
-        from obil.trackers import FixedPrior
+    from obil.online.online_classifier import OnlineClassifier
+    from obil.trackers import FixedPrior
 
-        kept = names_of(keep)
-        if out is not None:
-            require_file_to_write(out, unlike=data)
-        rule = chosen_policy(policy, cost_fp, cost_fn)
-        fitted = load_model(model, trust)
-        if fitted.n_classes > 2 and positive is None and not (policy is None and cost_fp is None and cost_fn is None):
-            raise InvalidInputError(
-                f"costs and policies of {fitted.n_classes} classes speak of one: give --positive, one of "
-                f"{fitted.classes_.tolist()!r:.200}"
-            )
-        label = None if positive is None else fitted.classes_[class_named(positive, fitted.classes_)]
-        start = None if prior is None else fitted.as_prior(stated_prior(prior, fitted, label))
-        online = OnlineClassifier(
-            fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0
-        )
-        table = read_for_model(data, fitted, text=kept)
-        with working(f"Scoring {len(table.frame):,} rows..."):
-            decisions = online.decide_log_ratios(fitted.log_ratios(table.rows))
-        scored = _scored(table.frame[kept], decisions, fitted)
-        if out is not None:
-            write_table(scored, out)
+    kept = tables.names_of(keep)
+    if out is not None:
+        tables.require_file_to_write(out, unlike=data)
+    rule = common.chosen_policy(policy, cost_fp, cost_fn)
+    fitted = tables.load_model(model, trust)
+    stated = any(option is not None for option in (policy, cost_fp, cost_fn))
+    label = tables.positive_class(positive, fitted, needed=stated)
+    start = None if prior is None else fitted.as_prior(tables.stated_prior(prior, fitted, label))
+    online = OnlineClassifier(
+        fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0
+    )
+    table = tables.read_for_model(data, fitted, text=kept)
+    with tables.working(f"Scoring {len(table.frame):,} rows..."):
+        decisions = online.decide_log_ratios(fitted.log_ratios(table.rows))
+    scored = _scored(table.frame[kept], decisions, fitted)
     if out is None:
         scored.to_csv(sys.stdout, index=False)
     else:
+        tables.write_table(scored, out)
         _report(decisions, fitted, online.log_threshold, out)
 
 
@@ -108,10 +82,10 @@ def _scored(kept: "pd.DataFrame", decisions: "Decisions", model: "RatioModel") -
 def _report(decisions: "Decisions", model: "RatioModel", threshold: float | None, out: Path) -> None:
     import numpy as np
 
-    shares = zip(model.classes_.tolist(), decisions.priors[0].tolist(), strict=True)
     counts = np.bincount(decisions.numbers, minlength=model.n_classes).tolist()
-    rows = [(name, f"{share:.4g}", f"{count:,}") for (name, share), count in zip(shares, counts, strict=True)]
-    show_table(f"{len(decisions):,} rows written to {out}", ("class", "prior", "decided"), rows)
+    classes = zip(model.classes_.tolist(), decisions.priors[0].tolist(), counts, strict=True)
+    rows = [(name, f"{prior:.4g}", f"{count:,}") for name, prior, count in classes]
+    tables.show_table(f"{len(decisions):,} rows written to {out}", ("class", "prior", "decided"), rows)
     if threshold is not None:
         typer.echo(f"Decided positive above a log ratio of {threshold:.3f}")
     if not decisions.reachable.all():

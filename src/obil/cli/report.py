@@ -5,47 +5,31 @@ from typing import Annotated
 
 import typer
 
-from obil.cli.common import (
-    CostFalseNegative,
-    CostFalsePositive,
-    ModelFolder,
-    PolicyText,
-    Trust,
-    chosen_policy,
-    one_line_errors,
-)
-from obil.cli.tables import (
-    Target,
-    load_model,
-    read_labelled,
-    require_file_to_write,
-    table_argument,
-    working,
-)
+from obil.cli import common, tables
 
 
+@common.one_line_errors()
 def report(
-    model: ModelFolder,
-    holdout: Annotated[Path, table_argument("Labelled rows the model was not fitted on")],
-    target: Target,
+    model: common.ModelFolder,
+    holdout: Annotated[Path, tables.table_argument("Labelled rows the model was not fitted on")],
+    target: tables.Target,
     out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
-    cost_fp: CostFalsePositive = None,
-    cost_fn: CostFalseNegative = None,
-    policy: PolicyText = None,
-    trust: Trust = None,
+    cost_fp: common.CostFalsePositive = None,
+    cost_fn: common.CostFalseNegative = None,
+    policy: common.PolicyText = None,
+    trust: common.Trust = None,
 ) -> None:
     """Write one HTML page: the gate's verdict, calibration, and operating points across priors."""
     # imported here so that `obil --help` pays for none of it
-    with one_line_errors():
-        from obil.evaluation.report import write_report
+    from obil.evaluation.report import write_report
 
-        require_file_to_write(out, unlike=holdout)
-        rule = chosen_policy(policy, cost_fp, cost_fn)
-        fitted = load_model(model, trust)
-        rows = read_labelled(holdout, fitted, target)
-        with working(f"Judging {len(rows.labels):,} rows..."):
-            found = write_report(fitted, rows.rows, fitted.classes_[rows.labels], out, policy=rule)
+    tables.require_file_to_write(out, unlike=holdout)
+    rule = common.chosen_policy(policy, cost_fp, cost_fn)
+    fitted = tables.load_model(model, trust)
+    rows = tables.read_labelled(holdout, fitted, target)
+    with tables.working(f"Judging {len(rows.labels):,} rows..."):
+        found = write_report(fitted, rows.rows, fitted.classes_[rows.labels], out, policy=rule)
     if rows.n_unlabelled:
-        typer.echo(f"{rows.n_unlabelled:,} rows without a label left out")
+        typer.echo(f"{rows.n_unlabelled:,} unlabelled rows left out")
     typer.echo(found.verdict.sentence)
     typer.echo(f"Report: {out}")

@@ -1,4 +1,4 @@
-"""Find the columns of a table that only tell the time: a model that learns the date takes the calendar for a prior."""
+"""Find the columns of a table that only tell the time: a model that learns the date mistakes it for a prior."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

@@ -4,20 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from obil.cli.common import (
-    CostFalseNegative,
-    CostFalsePositive,
-    ModelFolder,
-    PolicyText,
-    Trust,
-    chosen_policy,
-    fail,
-    one_line_errors,
-)
+from obil.cli import common
 
 
+@common.one_line_errors()
 def serve(
-    model: ModelFolder,
+    model: common.ModelFolder,
     host: Annotated[str | None, typer.Option(help="Address to listen at; beyond loopback API keys are needed.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen at, 8642 if not given; 0 for any free one.")] = None,
     store: Annotated[
@@ -31,11 +23,11 @@ def serve(
         bool | None, typer.Option(help="Keep rows as they were sent, not only their scores.")
     ] = None,
     retain_days: Annotated[float | None, typer.Option(help="Erase decisions that are older.")] = None,
-    cost_fp: CostFalsePositive = None,
-    cost_fn: CostFalseNegative = None,
-    policy: PolicyText = None,
+    cost_fp: common.CostFalsePositive = None,
+    cost_fn: common.CostFalseNegative = None,
+    policy: common.PolicyText = None,
     positive: Annotated[str | None, typer.Option(help="The class to alert on.")] = None,
-    trust: Trust = None,
+    trust: common.Trust = None,
 ) -> None:
     """Serve a model: decisions over HTTP, many streams, a page to look at.
 
@@ -45,7 +37,7 @@ def serve(
         import fastapi as _fastapi  # noqa: F401  # only to see that it is there
         import uvicorn as _uvicorn  # noqa: F401  # the same
     except ImportError:
-        fail("the service is an extra: pip install 'obil[service]'")
+        common.fail("the service is an extra: pip install 'obil[service]'")
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
@@ -62,18 +54,17 @@ def serve(
         "store_inputs": store_inputs,
         "retain_days": retain_days,
     }
-    with one_line_errors():
-        try:
-            settings = ServiceSettings(**{name: value for name, value in given.items() if value is not None})
-        except ValidationError as error:
-            first = error.errors()[0]
-            fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}")
-        except SettingsError as error:  # what should be JSON in the environment is not
-            fail(f"{error}: write it as JSON, such as OBIL_SERVICE_ALLOWED_HOSTS='[\"obil.example.org\"]'")
-        wished = chosen_policy(policy, cost_fp, cost_fn)
-        defaults = StreamSettings(policy=dict(wished.to_json()), positive=positive)
-        typer.echo(f"obil opens {model}...", err=True)  # compiled code and a large model take seconds
-        run_service(model, settings, trusted=trust or (), defaults=defaults, announce=_announce)
+    try:
+        settings = ServiceSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        common.fail(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}")
+    except SettingsError as error:  # what should be JSON in the environment is not
+        common.fail(f"{error}: write it as JSON, such as OBIL_SERVICE_ALLOWED_HOSTS='[\"obil.example.org\"]'")
+    rule = common.chosen_policy(policy, cost_fp, cost_fn)
+    defaults = StreamSettings(policy=dict(rule.to_json()), positive=positive)
+    typer.echo(f"obil opens {model}...", err=True)  # compiled code and a large model take seconds
+    run_service(model, settings, trusted=trust or (), defaults=defaults, announce=_announce)
 
 
 def _announce(address: str) -> None:

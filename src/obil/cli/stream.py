@@ -1,117 +1,105 @@
-"""Decide the rows of a stream as they come, in a way that survives being killed."""
+"""Decide the rows of a stream as they come, so that it survives being killed."""
 
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from obil.cli.common import (
-    AsJson,
-    CostFalseNegative,
-    CostFalsePositive,
-    ModelFolder,
-    PolicyText,
-    Trust,
-    chosen_policy,
-    one_line_errors,
-    print_json,
-)
+from obil.cli import common, tables
 
 if TYPE_CHECKING:
     from obil.datasets.table_stream import ColumnType
     from obil.serving.ratio_model import RatioModel
 
 
+@common.one_line_errors()
 def stream(
-    model: ModelFolder,
+    model: common.ModelFolder,
     data: Annotated[Path, typer.Argument(help="Rows to decide: CSV, gzip too; - is standard input as it comes.")],
     out: Annotated[Path, typer.Option("--out", help="File that decisions are appended to; - is standard output.")],
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="File that says where the stream stands; OUT.state.json if not given."),
+        typer.Option("--state", help="Checkpoint file, to resume from; OUT.state.json if not given."),
     ] = None,
     prior: Annotated[
         str | None,
-        typer.Option("--prior", help="Share of the positive class at the start, or a=.7,b=.2,c=.1; else training's."),
+        typer.Option("--prior", help="Prior of the positive class at the start, or a=.7,b=.2,c=.1; else training's."),
     ] = None,
-    cost_fp: CostFalsePositive = None,
-    cost_fn: CostFalseNegative = None,
-    policy: PolicyText = None,
+    cost_fp: common.CostFalsePositive = None,
+    cost_fn: common.CostFalseNegative = None,
+    policy: common.PolicyText = None,
     positive: Annotated[str | None, typer.Option("--positive", help="The class to alert on.")] = None,
-    keep: Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")] = None,
+    keep: tables.Keep = None,
     horizon: Annotated[
         int,
         typer.Option(
-            "--horizon", min=0, help="Rows that a label may come late: Python feeds them back, see the guide."
+            "--horizon", min=0, help="Label horizon: rows remembered for delayed labels, which Python feeds back."
         ),
     ] = 0,
-    trust: Trust = None,
+    trust: common.Trust = None,
     checkpoint_every: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Rows between two states written; 1,000 of standard input, 20,000 of a file if not given."
-        ),
+        typer.Option(min=1, help="Rows between checkpoints; 1,000 of standard input, 20,000 of a file if not given."),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="The input goes on where it stopped (after a header): skip no rows.")
+        bool, typer.Option("--live", help="The input continues where it stopped (after a header): skip no rows.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an output that no state belongs to.")] = False,
     change_policy: Annotated[
-        bool, typer.Option("--change-policy", help="Go on with other costs or another policy than the state's.")
+        bool, typer.Option("--change-policy", help="Resume with other costs or another policy than the state's.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
-    """Decide each row as it comes at the prior of now; the same command goes on after any interruption.
+    """Decide each row as it comes at the current prior; the same command resumes after any interruption.
 
     The input has a header. Its rows, numbered from 0, are decided in order and appended to --out; the state
     says how far that went. After Ctrl-C, kill or a power cut the same command cuts the output back to the
-    state, passes over the rows that were decided, and goes on: the result is that of one uninterrupted run.
+    state, skips the rows that were decided, and resumes: the result is that of one uninterrupted run.
     """
-    with one_line_errors():
-        from obil.cli.decision_log import DecisionLog, digest, header_of
-        from obil.cli.stream_run import StreamRun
-        from obil.cli.tables import load_model, names_of, stated_prior
-        from obil.online.online_classifier import OnlineClassifier
-        from obil.online.state.checkpoint import read_checkpoint
-        from obil.serving.files import MANIFEST
+    from obil.cli.decision_log import DecisionLog, digest, header_of
+    from obil.cli.stream_run import StreamRun
+    from obil.online.online_classifier import OnlineClassifier
+    from obil.online.state.checkpoint import read_checkpoint
+    from obil.serving.files import MANIFEST
 
-        to_file = str(out) != "-"
-        state = Path(f"{out}.state.json") if state is None and to_file else state
-        _require_paths(data, out if to_file else None, state)
-        rule = chosen_policy(policy, cost_fp, cost_fn)
-        fitted = load_model(model, trust)
-        label = _positive_class(positive, fitted, costs_or_policy=bool(policy or cost_fp or cost_fn))
-        start = None if prior is None else stated_prior(prior, fitted, label)
-        online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label, horizon=horizon)
-        kept = names_of(keep)
-        log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
-        saved = read_checkpoint(state) if state is not None and state.exists() else None
-        run = StreamRun(
-            online=online,
-            log=log,
-            state_path=state,
-            fingerprint=digest((model / MANIFEST).read_bytes()),
-            keep=kept,
-            decided=[0] * fitted.n_classes,
-            # the rows after a state can be read again from a file, from a pipe they may be gone
-            every=checkpoint_every or (1_000 if str(data) == "-" else 20_000),
-        )
-        log.check(saved, overwrite=overwrite)
-        if saved is not None:
-            run.resume(saved, change_policy=change_policy)
-        try:
-            with closing(log):
-                stopped = run.go(data, _types(fitted, kept), live=live, quiet=not to_file)
-        except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
-        summary = run.summary(stopped)
+    to_file = str(out) != "-"
+    state = Path(f"{out}.state.json") if state is None and to_file else state
+    _require_paths(data, out if to_file else None, state)
+    rule = common.chosen_policy(policy, cost_fp, cost_fn)
+    fitted = tables.load_model(model, trust)
+    stated = any(option is not None for option in (policy, cost_fp, cost_fn))
+    label = tables.positive_class(positive, fitted, needed=stated)
+    start = None if prior is None else tables.stated_prior(prior, fitted, label)
+    online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label, horizon=horizon)
+    kept = tables.names_of(keep)
+    log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
+    saved = read_checkpoint(state) if state is not None and state.exists() else None
+    run = StreamRun(
+        online=online,
+        log=log,
+        state_path=state,
+        fingerprint=digest((model / MANIFEST).read_bytes()),
+        keep=kept,
+        decided=[0] * fitted.n_classes,
+        # the rows after a state can be read again from a file, from a pipe they may be gone
+        every=checkpoint_every or (1_000 if str(data) == "-" else 20_000),
+    )
+    log.check(saved, overwrite=overwrite)
+    if saved is not None:
+        run.resume(saved, change_policy=change_policy)
+    try:
+        with closing(log):
+            stopped = run.go(data, _types(fitted, kept), live=live, quiet=not to_file)
+    except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    summary = run.summary(stopped)
     if as_json:
-        print_json(summary) if to_file else _print_json_aside(summary)
+        common.print_json(summary, err=not to_file)  # standard output may hold the decisions
     elif to_file:
         _print_summary(summary)
     if stopped:
@@ -132,21 +120,6 @@ def _require_paths(data: Path, out: Path | None, state: Path | None) -> None:
             raise InvalidInputError(f"{name} must lie in a folder that exists, got {named[name]}")
     if "the input" in paths and paths["the input"].is_dir():
         raise InvalidInputError(f"the input must be a file, and {data} is a folder")
-
-
-def _positive_class(text: str | None, model: "RatioModel", *, costs_or_policy: bool) -> Any:
-    """Return the user's own label for the class that --positive names."""
-    from obil.errors import InvalidInputError
-    from obil.serving.ratio_model import class_named
-
-    names = model.classes_.tolist()
-    if text is not None:
-        return names[class_named(text, model.classes_)]
-    if len(names) > 2 and costs_or_policy:
-        raise InvalidInputError(
-            f"costs and policies of {len(names)} classes speak of one: --positive, of {names!r:.200}"
-        )
-    return None
 
 
 def _types(model: "RatioModel", keep: Sequence[str]) -> "dict[str, ColumnType]":
@@ -185,10 +158,4 @@ def _print_summary(summary: dict[str, Any]) -> None:
     if summary["log_threshold"] is not None:
         say(f"threshold: {summary['log_threshold']:.4g} on the log ratio")
     if summary["stopped_by_signal"]:
-        say("Stopped; the same command goes on from here.")
-
-
-def _print_json_aside(summary: dict[str, Any]) -> None:
-    """Print to standard error, since standard output holds the decisions."""
-    with redirect_stdout(sys.stderr):
-        print_json(summary)
+        say("Stopped; the same command resumes from here.")

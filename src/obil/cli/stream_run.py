@@ -1,4 +1,4 @@
-"""Run one stream: rows in, lines out, and in between states from which it goes on exactly."""
+"""Run one stream: rows in, lines out, and checkpoints from which it resumes exactly."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class StreamRun:
         self.start_prior = self.online.prior
 
     def resume(self, saved: Checkpoint, *, change_policy: bool) -> None:
-        """Go on from a state; refuse one that was made with something else."""
+        """Resume from a state; refuse one that was made with something else."""
         if saved.model != self.fingerprint:
             raise InvalidStateError(f"{self.state_path} belongs to another model: take that one, or another --state")
         policy = self.online.policy
@@ -74,27 +74,27 @@ class StreamRun:
                     self._take(rows, passed, n_now - n_read, table)
                     n_read = n_now
                     show()
-            except Stopped as wish:
+            except Stopped as stopped:
                 self.checkpoint()
-                return wish.signal_number
+                return stopped.signal_number
             except InvalidInputError:
                 self.checkpoint()
                 raise
         if n_read < to_skip:
             raise InvalidInputError(
                 f"the state has {to_skip} rows decided and {table} has only {n_read}: give the same input, "
-                "or --live if it goes on where it stopped"
+                "or --live if it continues where it stopped"
             )
         self._open()
         self.checkpoint()
         return 0
 
     def checkpoint(self) -> None:
-        """Write the state, after what it speaks of is safe."""
+        """Write the state, after the output that it counts is safe."""
         if not self.opened or self.state_path is None or self.saved_rows == self.online.n_rows:
             return
         if sum(self.decided) != self.online.n_rows:
-            return  # rows that voted were not written: the last state is the one to go on from
+            return  # rows that updated the tracker were not written: the last state is the one to resume from
         self.log.sync()
         write_checkpoint(self.state_path, self._state())
         self.saved_rows = self.online.n_rows
@@ -192,7 +192,7 @@ class StreamRun:
         if _last_row_digest(rows) != self.last_row:
             raise InvalidInputError(
                 f"row {self.n_before - 1} (from 0) of {_name(table)} is not the one that was decided: give the same "
-                "input, or --live if it goes on where it stopped"
+                "input, or --live if it continues where it stopped"
             )
 
 

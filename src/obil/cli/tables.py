@@ -14,12 +14,25 @@ import typer
 from obil.cli.common import print_table
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
     from obil.arrays import IntArray
+    from obil.serving.calibrators import Calibrator
     from obil.serving.ratio_model import RatioModel
 
+DEFAULT_MODEL = "hist_gradient_boosting"
+MODELS = f"{DEFAULT_MODEL}, logistic, random_forest, extra_trees, neural_network, or obil: networks and trees on "
+MODELS += "associated problems (needs torch)."
 Target = Annotated[str, typer.Option("--target", help="Column that holds the labels.", show_default=False)]
+PositiveLabel = Annotated[
+    str | None, typer.Option("--positive", help="The label to alert on; the larger of the two if not given.")
+]
+Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out: a,b.")]
+Keep = Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")]
+Calibration = Annotated[
+    str, typer.Option("--calibration", help="affine, temperature, vector (many classes), spline or isotonic (two).")
+]
 
 
 def table_argument(text: str) -> Any:
@@ -56,6 +69,47 @@ def load_model(folder: Path, trust: Sequence[str] | None) -> "RatioModel":
     return load(folder, trusted=trust or ())
 
 
+def require_model_and_calibration(model: str, calibration: str) -> None:
+    """Refuse unknown names before a table is read."""
+    from obil.calibration.calibrate import CALIBRATIONS
+    from obil.errors import InvalidInputError
+    from obil.estimators.named_models import require_model
+
+    require_model(model)
+    if calibration not in CALIBRATIONS:
+        raise InvalidInputError(f"--calibration must be one of {', '.join(CALIBRATIONS)}, got {calibration!r:.40}")
+
+
+def read_to_fit(
+    data: Path, target: str, *, others: Collection[str], text: Collection[str] = ()
+) -> "tuple[pd.DataFrame, npt.NDArray[Any], int]":
+    """Return features, labels and the number of unlabelled rows of a table that must have these other columns, too."""
+    from obil.datasets.table_cells import require_columns
+    from obil.datasets.tables import read_table, split_labels
+    from obil.errors import InvalidInputError
+
+    if target in others:
+        raise InvalidInputError(f"the target must be none of the other columns named, got {target!r}")
+    table = read_table(source_of(data), target=target, text=text)
+    require_columns(others, list(table.columns), table=str(data))
+    return split_labels(table, target)
+
+
+def positive_class(text: str | None, model: "RatioModel", *, needed: bool) -> Any:
+    """Return the user's own label for the class that --positive names; costs and policies of many classes need one."""
+    from obil.errors import InvalidInputError
+    from obil.serving.ratio_model import class_named
+
+    names = model.classes_.tolist()
+    if text is not None:
+        return names[class_named(text, model.classes_)]
+    if len(names) > 2 and needed:
+        raise InvalidInputError(
+            f"costs and policies need the class to alert on, of {len(names)}: give --positive, one of {names!r:.200}"
+        )
+    return None
+
+
 def stated_prior(text: str, model: "RatioModel", positive: Any) -> Any:
     """Return the prior that `--prior` states: `.02` of the positive class, or `a=.7,b=.2,c=.1`."""
     from obil.errors import InvalidInputError
@@ -64,22 +118,29 @@ def stated_prior(text: str, model: "RatioModel", positive: Any) -> Any:
     names = model.classes_.tolist()
     parts = [part.rpartition("=") for part in text.split(",")]
     try:
-        shares = [float(share) for _, _, share in parts]
+        priors = [float(number) for _, _, number in parts]
     except ValueError:
         raise InvalidInputError(f"--prior must be a number such as .02, or a=.7,b=.2,c=.1, got {text!r:.40}") from None
     if all(equals for _, equals, _ in parts):
-        return dict(
-            zip([names[class_named(name.strip(), model.classes_)] for name, _, _ in parts], shares, strict=True)
-        )
-    if len(parts) > 1 and len(names) == 2:
-        raise InvalidInputError(f"--prior must be one number such as .02, or a=.7,b=.3, got {text!r:.40}")
+        named = [names[class_named(name.strip(), model.classes_)] for name, _, _ in parts]
+        return dict(zip(named, priors, strict=True))
     if len(names) > 2:
         example = ",".join(f"{name}={1 / len(names):.2g}" for name in names)
-        raise InvalidInputError(f"--prior must name the share of each class, {example:.200}; got {text!r:.40}")
-    share = shares[0]
-    if not 0.0 < share < 1.0:
+        raise InvalidInputError(f"--prior must name the prior of each class, {example:.200}; got {text!r:.40}")
+    if len(parts) > 1:
+        raise InvalidInputError(f"--prior must be one number such as .02, or a=.7,b=.3, got {text!r:.40}")
+    if not 0.0 < priors[0] < 1.0:
         raise InvalidInputError(f"--prior must lie between 0 and 1, got {text!r:.40}")
-    return 1.0 - share if positive == names[0] else share
+    return 1.0 - priors[0] if positive == names[0] else priors[0]
+
+
+def linear_map(calibrator: "Calibrator") -> tuple[list[float], list[float]] | None:
+    """Return the slopes and offsets of the classes after the first, or None where the map is a curve."""
+    from obil.serving.calibrators import LinearCalibrator
+
+    if not isinstance(calibrator, LinearCalibrator):
+        return None
+    return calibrator.slopes[1:].tolist(), calibrator.offsets[1:].tolist()
 
 
 def read_for_model(
@@ -91,8 +152,8 @@ def read_for_model(
 
     columns = () if model.encoder is None else model.encoder.columns
     numbers = {column.name for column in columns if not column.is_category}
-    words = [column.name for column in columns if column.is_category]
-    as_text = [name for name in dict.fromkeys([*words, *text]) if name not in numbers and name != target]
+    categories = [column.name for column in columns if column.is_category]
+    as_text = [name for name in dict.fromkeys([*categories, *text]) if name not in numbers and name != target]
     if target is not None and model.classes_.dtype.kind in "USO" and target not in numbers:
         as_text.append(target)
     frame = read_table(source_of(table), target=target, text=as_text)
@@ -193,7 +254,7 @@ def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]])
 
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """Show that long work is under way, on a terminal only."""
+    """Show that long work is in progress, on a terminal only."""
     if not sys.stderr.isatty():
         yield
         return
@@ -222,7 +283,7 @@ def _require_numbers(frame: "pd.DataFrame", names: Collection[str], table: Path)
 
 
 def _as_numbers(labels: Any) -> Any:
-    """Return labels that were read as words, as numbers and truth values where they are."""
+    """Return labels that were read as text, as numbers and truth values where they are."""
     import numpy as np
 
     from obil.datasets.table_cells import number

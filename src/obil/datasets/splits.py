@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
 
-ATOM_SHARE = 0.05
+ATOM_FRACTION = 0.05
 SMALLEST_ATOM = 100  # rows
 
 
@@ -47,7 +47,7 @@ def stratified_split(
     >>> train.tolist() in ([0, 1], [2, 3])
     True
     """
-    _require_share(test_size)
+    _require_fraction(test_size)
     values = np.asarray(labels)
     if values.ndim != 1 or values.size < 2:
         raise InvalidInputError(f"labels must have shape (n,) with n >= 2, got {values.shape}")
@@ -77,7 +77,7 @@ def time_split(n_or_time: int | npt.ArrayLike, *, test_size: float = 0.25) -> Sp
     >>> time_split(["2020-03-02", "2020-03-01", "2020-03-02", "2020-03-01"], test_size=0.4).train
     array([1, 3])
     """
-    _require_share(test_size)
+    _require_fraction(test_size)
     if isinstance(n_or_time, int | np.integer):
         time: npt.NDArray[Any] = np.arange(int(n_or_time))
     else:
@@ -96,11 +96,11 @@ def time_split(n_or_time: int | npt.ArrayLike, *, test_size: float = 0.25) -> Sp
 
 
 def duplicate_groups(rows: npt.ArrayLike | pd.DataFrame) -> IntArray:
-    """Return one number a row, equal where all features are equal; a missing value equals a missing value.
+    """Return one number per row, equal where all features are equal; a missing value equals a missing value.
 
-    A point that more than a twentieth of many rows share is an *atom* of the distribution, not a copy: on
-    one side alone it would give the sides different classes (in mammography it is 30 % of all rows), so
-    its rows get a number each.
+    A point that holds more than a twentieth of many rows is an *atom* of the distribution, not a copy: on one side
+    alone it would give the sides different class priors (in mammography it is 30 % of all rows), so each of its rows
+    gets its own number.
 
     >>> duplicate_groups([[1.0, 2.0], [3.0, np.nan], [1.0, 2.0], [3.0, np.nan]])
     array([0, 1, 0, 1])
@@ -111,7 +111,7 @@ def duplicate_groups(rows: npt.ArrayLike | pd.DataFrame) -> IntArray:
         column = _codes(frame.iloc[:, place])
         codes = _codes(codes * (int(column.max(initial=0)) + 1) + column)
     sizes = np.bincount(codes) if codes.size else np.zeros(0)
-    atom = (sizes > ATOM_SHARE * len(codes)) & (sizes >= SMALLEST_ATOM)
+    atom = (sizes > ATOM_FRACTION * len(codes)) & (sizes >= SMALLEST_ATOM)
     return _codes(np.where(atom[codes], sizes.size + np.arange(len(codes)), codes)) if atom.any() else codes
 
 
@@ -126,7 +126,7 @@ def _units(n_rows: int, groups: npt.ArrayLike | None, rows: npt.ArrayLike | pd.D
     if groups is not None:
         values = np.asarray(groups)
         if values.ndim != 1 or pd.isna(values).any():
-            raise InvalidInputError("groups must name one group a row, none missing")
+            raise InvalidInputError("groups must name one group per row, none missing")
         joined.append(_codes(values))
     if rows is not None:
         joined.append(duplicate_groups(rows))
@@ -145,7 +145,7 @@ def _units(n_rows: int, groups: npt.ArrayLike | None, rows: npt.ArrayLike | pd.D
 
 
 def _assign(counts: FloatArray, test_size: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Return which units (units, K) test: large ones first, then single rows fill each class up to its share."""
+    """Return which units (units, K) test: large ones first, then single rows fill each class up to `test_size`."""
     totals = counts.sum(axis=0)  # (K,)
     weights = (counts / totals).sum(axis=1)  # the rarer its classes, the sooner a unit is placed
     in_test = np.zeros(len(counts), dtype=bool)
@@ -175,7 +175,7 @@ def _both_sides(
 ) -> npt.NDArray[np.bool_]:
     """Move the lightest units across, so that a class in several units is on both sides and every class trains."""
     holds = counts > 0.0
-    for side in (True, False):  # training has the last word
+    for side in (True, False):  # training last: it must hold every class
         for k in np.argsort(counts.sum(axis=0), kind="stable"):
             absent = not (holds[:, k] & (in_test == side)).any()
             if not absent or (side and holds[:, k].sum() < 2):
@@ -192,6 +192,6 @@ def _both_sides(
     return in_test
 
 
-def _require_share(test_size: float) -> None:
+def _require_fraction(test_size: float) -> None:
     if not 0.0 < test_size < 1.0:
         raise InvalidInputError(f"test_size must lie strictly between 0 and 1, got {test_size!r}")

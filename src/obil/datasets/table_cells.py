@@ -53,12 +53,12 @@ def sniff_delimiter(lines: Sequence[str], *, names: Collection[str] = ()) -> str
         known = len(set(names).intersection(cell.strip() for cell in rows[0]))
         width = len(rows[0])
         regular = sum(len(row) == width for row in rows) / len(rows)
-        # a header of one field says nothing, unless every other reading is worse
+        # a header of one field is no evidence, unless every other reading is worse
         score = (float(known), regular if width > 1 else 0.0, float(width))
         if score > best_score:
             best, best_score = delimiter, score
     if best and best_score[1] == 0.0:  # one column: take a delimiter that cuts no line
-        return next((mark for mark in (",", ";", "\t", "|") if not any(mark in line for line in lines)), best)
+        return next((mark for mark in DELIMITERS if not any(mark in line for line in lines)), best)
     return best or ","
 
 

@@ -18,7 +18,7 @@ PARQUET = b"PAR1"
 _NOT_TEXT = {
     b"PK\x03\x04": "an Excel workbook or a zip archive",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
-    b"\x89PNG": "a picture",
+    b"\x89PNG": "an image",
     b"%PDF": "a PDF",
     PARQUET: "a parquet file, which is read whole, from its path",
 }

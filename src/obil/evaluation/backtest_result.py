@@ -91,9 +91,6 @@ class Backtest:
         }
 
     def _table(self) -> Table:
-        def change(one: Replayed, ratio: float | None) -> str:
-            return "" if one.method == STATIC or ratio is None else f"{100.0 * (ratio - 1.0):+.1f} %"
-
         return Table(
             f"Backtest: fitted on {self.n_earlier:,} rows, replayed {self.n_later:,}",
             ("method", "cost", "change", "log loss", "change", "prior error"),
@@ -110,3 +107,8 @@ class Backtest:
             ],
             [self.recommendation.sentence],
         )
+
+
+def change(one: Replayed, ratio: float | None) -> str:
+    """Return a ratio to not adapting as a change in percent; not adapting itself has none."""
+    return "" if one.method == STATIC or ratio is None else f"{100.0 * (ratio - 1.0):+.1f} %"

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, as_labels, require_same_length
+from obil.arrays import FloatArray, IntArray, require_same_length
 from obil.bayes.costs import EQUAL_COSTS, Costs
-from obil.errors import InvalidInputError
 from obil.policies import CostPolicy, FBetaPolicy
 from obil.serving.holdout import Holdout
 
@@ -70,22 +68,3 @@ def compare_priors(
             )
         )
     return tuple(compared)
-
-
-def rows_at(labels: npt.ArrayLike, truth: FloatArray, *, random_state: int) -> IntArray:
-    """Return which labelled rows (m,) arrive, (n,): row t is positive with probability truth[t], drawn with repeats.
-
-    >>> rows_at([0, 1], np.array([1e-9, 1.0 - 1e-9]), random_state=0)
-    array([0, 1])
-    """
-    numbers = as_labels(labels, n_classes=2)
-    rng = np.random.default_rng(random_state)
-    positive = rng.random(len(truth)) < truth
-    rows = np.empty(len(truth), dtype=np.int64)
-    for k in range(2):
-        members = np.flatnonzero(numbers == k)
-        if not members.size:
-            raise InvalidInputError(f"each class needs a row to draw from, got none of class {k}")
-        arriving = positive == bool(k)
-        rows[arriving] = rng.choice(members, size=int(arriving.sum()), replace=True)
-    return rows

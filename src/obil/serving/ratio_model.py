@@ -15,7 +15,7 @@ from obil.serving.calibrators import Calibrator
 from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
-from obil.serving.scorers import EstimatorScorer, Scorer
+from obil.serving.scorers import PROBABILITY, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 
 
@@ -113,6 +113,12 @@ class RatioModel:
         """Whether the scores of a row have the same bits whichever rows are scored together with it."""
         scorers = [self.scorer, *(view.scorer for view in self.view_members)]
         return all(getattr(scorer, "batch_invariant", False) for scorer in scorers)
+
+    @property
+    def scores_probabilities(self) -> bool:
+        """Whether raw scores come from a wrapped classifier's probabilities, so that a slope of 1 is their scale."""
+        scorer: Any = self.scorer
+        return getattr(scorer, "method", None) == "predict_proba" or getattr(scorer, "kind", None) == PROBABILITY
 
     def score(self, X: Any) -> Scores:
         """Return the log ratios of rows by the model and by its views; rows are encoded once."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from obil.datasets import real_sets
-from obil.datasets.real_sets import load_cora, load_fashion_mnist, load_sms_spam
+from experiments import real_sets
+from experiments.real_sets import load_cora, load_fashion_mnist, load_sms_spam
 from obil.errors import InvalidInputError
 
 DataFile = Callable[[str], Path]
@@ -67,7 +67,7 @@ def test_cora_has_the_published_graph(data_file: DataFile) -> None:
 
 @pytest.mark.parametrize("load", [load_fashion_mnist, load_sms_spam, load_cora])
 def test_an_absent_set_says_what_to_put_where(load: Callable[[], object], folder: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"must be at hand, got nothing: put .* in ") as caught:
+    with pytest.raises(InvalidInputError, match=r"was not found: put .* in ") as caught:
         load()
     assert str(folder) in str(caught.value)
 

@@ -69,14 +69,14 @@ def load_fashion_mnist(part: str = "train") -> ImageSet:
     prefix, count = _FASHION_FILES[part]
     folders = [*(folder / "fashion-mnist" for folder in data_folders()), *data_folders(), DEBIAN_FASHION_MNIST]
     names = (f"{prefix}-images-idx3-ubyte.gz", f"{prefix}-labels-idx1-ubyte.gz")
-    ways = "install the Debian package dataset-fashion-mnist"
-    pictures, classes = (_find("fashion_mnist", name, folders, ways) for name in names)
-    images, labels = _read_idx(pictures), _read_idx(classes)
+    remedy = "install the Debian package dataset-fashion-mnist"
+    image_file, label_file = (_find("fashion_mnist", name, folders, remedy) for name in names)
+    images, labels = _read_idx(image_file), _read_idx(label_file)
     if images.shape != (count, 28, 28) or labels.shape != (count,) or labels.max() >= len(FASHION_CLASSES):
         raise InvalidInputError(
-            f"fashion_mnist must have {count} images of 28 x 28, got {images.shape} and {labels.shape} in {pictures}"
+            f"fashion_mnist must have {count} images of 28 x 28, got {images.shape} and {labels.shape} in {image_file}"
         )
-    return ImageSet(images, labels.astype(np.int64), FASHION_CLASSES, str(pictures.parent))
+    return ImageSet(images, labels.astype(np.int64), FASHION_CLASSES, str(image_file.parent))
 
 
 def load_sms_spam() -> TextSet:
@@ -97,14 +97,14 @@ def load_sms_spam() -> TextSet:
 
 
 def load_cora() -> NodeSet:
-    """Return the Cora citation graph: 2,708 papers by which of 1,433 words they hold, 7 subjects."""
+    """Return the Cora citation graph: 2,708 papers by which of 1,433 terms they hold, 7 subjects."""
     path = _find("cora", "cora.npz", data_folders())
     try:
         with np.load(path, allow_pickle=False) as saved:
             arrays = {name: np.asarray(saved[name]) for name in saved.files}
         nodes, width = (int(length) for length in arrays["X_shape"])
         if (nodes, width) != _CORA_COUNTS[:2]:
-            raise InvalidInputError(f"cora must have (nodes, words) {_CORA_COUNTS[:2]}, got {(nodes, width)} in {path}")
+            raise InvalidInputError(f"cora must have (nodes, terms) {_CORA_COUNTS[:2]}, got {(nodes, width)} in {path}")
         features = np.zeros((nodes, width), dtype=np.float32)
         features[np.repeat(np.arange(nodes), np.diff(arrays["X_indptr"])), arrays["X_indices"]] = 1.0
         edges, labels = arrays["edges"].astype(np.int64), arrays["y"].astype(np.int64)
@@ -115,16 +115,16 @@ def load_cora() -> NodeSet:
         raise InvalidInputError(f"cora must be a whole npz file, got damage in {path}: {error}") from None
     got = (len(labels), width, len(edges), len(np.unique(labels)))
     if got != _CORA_COUNTS:
-        raise InvalidInputError(f"cora must have (nodes, words, edges, classes) {_CORA_COUNTS}, got {got} in {path}")
+        raise InvalidInputError(f"cora must have (nodes, terms, edges, classes) {_CORA_COUNTS}, got {got} in {path}")
     return NodeSet(features, edges, labels, training, validation, test, str(path))
 
 
-def _find(name: str, file: str, folders: Sequence[Path], way: str | None = None) -> Path:
+def _find(name: str, file: str, folders: Sequence[Path], remedy: str | None = None) -> Path:
     for folder in folders:
         if (folder / file).is_file():
             return folder / file
-    ways = [f"put {file} in {data_folders()[0]}", *([way] if way else [])]
-    raise InvalidInputError(f"data set {name!r} must be at hand, got nothing: {', or '.join(ways)}")
+    remedies = [f"put {file} in {data_folders()[0]}", *([remedy] if remedy else [])]
+    raise InvalidInputError(f"data set {name!r} was not found: {', or '.join(remedies)}")
 
 
 def _read_idx(path: Path) -> npt.NDArray[np.uint8]:

@@ -1,5 +1,6 @@
 """A vocabulary turns texts into the same numbers every time, and survives its file."""
 
+import doctest
 import json
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obil.datasets.text import PADDING, UNKNOWN, Vocabulary, tokens_of
+from experiments import vocabulary
+from experiments.vocabulary import PADDING, UNKNOWN, Vocabulary, tokens_of
 from obil.errors import InvalidInputError
 
 TEXTS = ["Call 0800 now!", "call me at 10", "now, not later", "me? NOW"]
@@ -73,3 +75,7 @@ def test_what_is_no_vocabulary_is_refused(saved: object) -> None:
 def test_a_size_without_room_for_unknown_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="size must be"):
         Vocabulary.learn(TEXTS, size=1)
+
+
+def test_the_examples_of_the_docstrings_hold() -> None:
+    assert doctest.testmod(vocabulary).failed == 0
