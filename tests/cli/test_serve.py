@@ -193,3 +193,14 @@ def test_a_model_saved_from_python_with_names_ignores_further_columns(here: Path
     package.save(model, "m")
     assert len(scored("m", "new.csv", "--keep", "id")) == 200
     assert obil("verify", "m", "new.csv", "--target", "ill").exit_code == 0
+
+
+@pytest.mark.parametrize("probabilities", [True, False])
+def test_only_scores_from_probabilities_are_calibrated_with_a_slope_near_1(here: Path, probabilities: bool) -> None:
+    rows = ward_rows(300, 0.3, seed=4)
+    for row in rows:
+        row[5] = row[5] if probabilities else f"{10.0 * float(row[5]) - 5.0:.4f}"
+    write_csv(here / "t.csv", rows)
+    assert obil("fit", "t.csv", "--target", "ill", "--score", "score", "--out", "m").exit_code == 0
+    assert package.load("m").scores_probabilities == probabilities
+    assert not package.load("model").scores_probabilities  # frozen into arrays

@@ -15,7 +15,7 @@ from obil.serving.calibrators import Calibrator
 from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
-from obil.serving.scorers import PROBABILITY, EstimatorScorer, Scorer
+from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 
 
@@ -116,9 +116,11 @@ class RatioModel:
 
     @property
     def scores_probabilities(self) -> bool:
-        """Whether raw scores come from a wrapped classifier's probabilities, so that a slope of 1 is their scale."""
-        scorer: Any = self.scorer
-        return getattr(scorer, "method", None) == "predict_proba" or getattr(scorer, "kind", None) == PROBABILITY
+        """Whether raw scores come from probabilities of a wrapped classifier or of another system.
+
+        Their scale is known, so a calibrator keeps its slope near 1.
+        """
+        return isinstance(self.scorer, EstimatorScorer | ColumnScorer) and self.scorer.link == PROBABILITY
 
     def score(self, X: Any) -> Scores:
         """Return the log ratios of rows by the model and by its views; rows are encoded once."""
