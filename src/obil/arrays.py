@@ -69,7 +69,7 @@ def as_log_ratio_row(log_ratios: npt.ArrayLike, *, n_classes: int) -> FloatArray
     """Return the log ratios of one row, (K,): column 0 is 0 and all are finite."""
     row = as_floats(log_ratios, "log_ratios")
     if row.ndim != 1:
-        raise InvalidInputError(f"update takes one row of log ratios, shape (K,), got {row.shape}")
+        raise InvalidInputError(f"log_ratios must be those of one row, shape (K,), got {row.shape}")
     values = row.tolist()
     # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
     if len(values) == n_classes and values[0] == 0.0 and math.isfinite(sum(values)):
@@ -122,6 +122,11 @@ def as_integer(name: str, value: object, smallest: int, largest: int = LARGEST_C
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not smallest <= value <= largest:
         raise InvalidInputError(f"{name} must be an integer in {smallest} ... {largest}, got {shown(value)}")
     return int(value)
+
+
+def is_count(value: object, largest: int = 2**53) -> bool:
+    """Return whether a value that was read from JSON is an integer in 0 ... largest."""
+    return type(value) is int and 0 <= value <= largest
 
 
 def shown(value: object, length: int = 40) -> str:

@@ -30,8 +30,7 @@ class DecisionRule:
         self.positive = positive  # the number of the class that is alerted on; None where a cost matrix decides
         self.n_classes = model.n_classes
         self.labels: list[Any] = model.classes_.tolist()  # plain Python values
-        if policy is None:
-            policy = CostPolicy(Costs.from_matrix(1.0 - np.eye(2 if positive is not None else model.n_classes)))
+        policy = CostPolicy() if policy is None else policy
         if isinstance(policy, CostPolicy):
             policy = CostPolicy(_ordered(policy.costs, model, positive))
         by_matrix = model.n_classes > 2 and positive is None

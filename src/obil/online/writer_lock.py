@@ -1,8 +1,6 @@
 """Let one writer in at a time, and readers in between."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from obil.errors import ConcurrentUseError
 
@@ -28,8 +26,6 @@ class WriterLock:
         self._reading.release()
         self._writing.release()
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Read once whoever uses the state has finished."""
-        with self._reading:
-            yield
+    def waiting(self) -> threading.Lock:
+        """Return what to hold while reading: it waits until whoever uses the state has finished."""
+        return self._reading

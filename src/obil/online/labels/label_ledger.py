@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import BoolArray, FloatArray, as_floats, as_integer, as_log_ratios, shown
+from obil.arrays import BoolArray, FloatArray, as_integer, as_log_ratio_row, as_log_ratios, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, as_propensity, erased_id
 from obil.online.state.saved_ledger import COUNTED, KIND, STATE_FORMAT, LabelCounts, read_ledger, require_ledger_state
@@ -16,8 +16,6 @@ from obil.online.state.saved_ledger import COUNTED, KIND, STATE_FORMAT, LabelCou
 LARGEST_HORIZON = 10_000_000
 LARGEST_FIRST_ROW = 2**53
 SMALLEST_CAPACITY = 16
-
-_FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,14 +116,7 @@ class LabelLedger:
         if type(row) is not int or row != self.next_row:
             row = self._checked_row(row)
         name = id if type(id) is int and id == row else as_id(id)
-        ratios = as_floats(log_ratios, "log_ratios") if type(log_ratios) is not np.ndarray else log_ratios
-        if ratios.ndim != 1:
-            raise InvalidInputError(f"remember_one takes one row of log ratios, shape (K,), got {ratios.shape}")
-        values = ratios.tolist()
-        # a finite sum has finite terms; this looks at one row in a tenth of the time the array checks take
-        is_usual = ratios.dtype is _FLOAT64 and len(values) == self.n_classes
-        if not (is_usual and values[0] == 0.0 and math.isfinite(sum(values))):
-            ratios = as_log_ratios(ratios[None], n_classes=self.n_classes)[0]
+        ratios = as_log_ratio_row(log_ratios, n_classes=self.n_classes)
         if alert is not True and alert is not False and not isinstance(alert, np.bool_):
             raise InvalidInputError(f"alert must be True or False, got {shown(alert)}")
         if row >= self._full_at:

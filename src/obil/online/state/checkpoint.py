@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from obil.arrays import is_count
 from obil.errors import InvalidStateError
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import refuse_constant
@@ -17,7 +18,6 @@ FORMAT = 2
 SETTINGS = ("format", "kind", "classes", "positive", "policy", "tracker")  # of a stream; the rest was counted
 KIND = "obil_stream"
 LARGEST_FILE = 64_000_000  # bytes
-LARGEST_NUMBER = 2**53  # of rows or of bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Checkpoint:
         for name in ("model", "last_row", "last_line"):
             _require(isinstance(values[name], str), name)
         for name in ("out_bytes", "last_line_bytes"):
-            _require(_is_count(values[name]), name)
-        for name, holds in (("header", lambda item: isinstance(item, str)), ("decided", _is_count)):
+            _require(is_count(values[name]), name)
+        for name, holds in (("header", lambda item: isinstance(item, str)), ("decided", is_count)):
             _require(isinstance(values[name], list) and all(map(holds, values[name])), name)
-        _require(isinstance(values["online"], dict) and _is_count(values["online"].get("rows")), "online")
+        _require(isinstance(values["online"], dict) and is_count(values["online"].get("rows")), "online")
         _require(self.last_line_bytes <= self.out_bytes, "last_line_bytes")
         _require(sum(self.decided) == self.online["rows"], "decided")
 
@@ -145,10 +145,6 @@ def _text(record: Mapping[str, Any]) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
 
 
 def _require(holds: bool, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import BoolArray, FloatArray
+from obil.arrays import BoolArray, FloatArray, is_count
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
 
@@ -15,7 +15,6 @@ START_LENGTH = 8  # rows of a bucket before the first merge: a stream of 100 row
 MOST_BUCKETS, FEWEST_BUCKETS = 128, 8  # more could not be distinguished in a plot
 MOST_NUMBERS = 800  # in all full buckets together: about 8 kB of JSON
 DIGITS = 5  # of what a full bucket holds: more than a plot or a split of the stream can use
-LARGEST_COUNT = 2**53
 COLUMNS = ("prevalence", "thresholds", "alerts", "log_evidence")  # of the full buckets, in a state
 
 _Values: TypeAlias = tuple[tuple[float, ...], float | None, int, float | None]  # of a full bucket
@@ -164,9 +163,9 @@ class StreamHistory:
             n_open, n_thresholds = last["rows"], last["thresholds"]
         except (KeyError, TypeError, IndexError):
             raise InvalidStateError("a history holds 'length', 'full' and 'open', each whole") from None
-        _require(_is_count(length) and length >= START_LENGTH and math.log2(length / START_LENGTH).is_integer())
+        _require(is_count(length) and length >= START_LENGTH and math.log2(length / START_LENGTH).is_integer())
         _require(len(sizes) == 1 and all(isinstance(column, list) for column in columns))
-        _require(_is_count(n_open) and n_open < length and _is_count(n_thresholds) and n_thresholds <= n_open)
+        _require(is_count(n_open) and n_open < length and is_count(n_thresholds) and n_thresholds <= n_open)
         n_full = sizes.pop()
         _require(n_full < history._most and (length == START_LENGTH or n_full >= history._most // 2))
         for number, values in enumerate([*zip(*columns, strict=True), tuple(parts)]):
@@ -178,7 +177,7 @@ class StreamHistory:
             _require(all(one >= 0.0 for one in prevalence) and abs(total - (n_rows > 0)) <= 1e-4)
             _require(_is_number(threshold) or (threshold is None and not is_open))
             _require(log_evidence is None or _is_number(log_evidence))
-            _require(_is_count(alerts) and alerts <= n_rows)
+            _require(is_count(alerts) and alerts <= n_rows)
         history._length = length
         history._full = [
             (tuple(map(float, prevalence)), _float_or_none(threshold), alerts, _float_or_none(evidence))
@@ -255,10 +254,6 @@ def _middle(one: float | None, two: float | None) -> float | None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_COUNT
 
 
 def _require(holds: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from obil.arrays import BoolArray, FloatArray, as_integer, shown
+from obil.arrays import BoolArray, FloatArray, as_integer, is_count, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import Id, as_id, as_propensity
 
@@ -62,7 +62,8 @@ def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, unlab
     ids = _ids(state["ids"], numbers)
     came = _labels(state["labels"], numbers, n_classes)
     counts = state["counts"]
-    if not isinstance(counts, Mapping) or set(counts) != set(COUNTED) or not all(map(_is_count, counts.values())):
+    is_whole = isinstance(counts, Mapping) and set(counts) == set(COUNTED)
+    if not is_whole or not all(is_count(one, LARGEST_NUMBER) for one in counts.values()):
         _damaged(f"counts must be whole numbers for {list(COUNTED)}, got {shown(counts, 120)}")
     if counts["labelled"] < len(came) or counts["superseded"] < len(ids) - len(set(ids)):
         _damaged(f"counts are smaller than what the rows show, got {shown(dict(counts), 120)}")
@@ -82,7 +83,7 @@ def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool,
         _damaged(f"{n} rows are more than the horizon of {horizon}")
     if end is None and n == 0:
         started = False
-    elif _is_count(end) and n <= end and (n > 0) == (horizon > 0):
+    elif is_count(end, LARGEST_NUMBER) and n <= end and (n > 0) == (horizon > 0):
         started = True
     else:
         _damaged(f"next_row must be the number after the {n} rows, got {shown(end)}")
@@ -115,7 +116,7 @@ def _labels(labels: Any, rows: range, n_classes: int) -> dict[int, tuple[int, fl
     came: dict[int, tuple[int, float]] = {}
     last = -1
     for one in labels:
-        if len(one) != 3 or not _is_count(one[0]) or not last < one[0] < len(rows):
+        if len(one) != 3 or not is_count(one[0]) or not last < one[0] < len(rows):
             _damaged(f"{wrong}, got {shown(one)}")
         try:
             number = as_integer("label", one[1], 0, n_classes - 1)
@@ -124,10 +125,6 @@ def _labels(labels: Any, rows: range, n_classes: int) -> dict[int, tuple[int, fl
             _damaged(str(error))
         last = one[0]
     return came
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_NUMBER
 
 
 def _is_list_of(values: object, *kinds: type) -> bool:
