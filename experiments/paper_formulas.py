@@ -1,11 +1,13 @@
-"""Formulas of the paper that only the experiments need: ratio from posterior, error bounds, rates of its theorems."""
+"""Formulas of the paper that only the experiments need: ratio from posterior, least cost, error bounds, rates."""
 
 import math
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_floats, as_prior, require_in
+from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_log_ratios, as_prior, require_in
+from obil.bayes.costs import EQUAL_COSTS, Costs, log_threshold
+from obil.bayes.posterior import posterior as posterior_at
 from obil.errors import InvalidInputError
 
 # A posterior of exactly 0 has no finite log ratio; this is the smallest one kept, about e^-69.
@@ -29,6 +31,22 @@ def log_ratios_from_posterior(posteriors: npt.ArrayLike, prior: PriorLike) -> Fl
     scores = np.log(np.maximum(values, SMALLEST_POSTERIOR)) - np.log(as_prior(prior, n_classes=values.shape[1]))
     relative: FloatArray = scores - scores[:, :1]
     return relative
+
+
+def bayes_decision(log_ratios: npt.ArrayLike, prior: PriorLike, costs: Costs = EQUAL_COSTS) -> IntArray:
+    """Return the class of least expected cost for each row of log ratios (n, K); a tie goes to the lower class.
+
+    >>> bayes_decision([[0.0, 3.0], [0.0, 3.0]], 0.5).tolist()
+    [1, 1]
+    >>> bayes_decision([[0.0, 3.0]], 0.01).tolist()
+    [0]
+    """
+    rows = as_log_ratios(log_ratios, n_classes=costs.n_classes)
+    if costs.n_classes == 2:
+        # in logs, so that a row however sure is still compared and not rounded to 0 or 1
+        return np.asarray(rows[:, 1] > log_threshold(prior, costs), dtype=np.int64)
+    expected = posterior_at(rows, prior) @ costs.matrix.T  # (n, decided)
+    return np.asarray(np.argmin(expected, axis=1), dtype=np.int64)
 
 
 def relative_ratio_error(posterior: npt.ArrayLike, error: npt.ArrayLike) -> FloatArray:

@@ -15,7 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from obil.bayes.costs import Costs, bayes_decision
+from experiments.paper_formulas import bayes_decision
+from obil.bayes.costs import Costs
 from obil.errors import ConcurrentUseError, InvalidInputError, InvalidStateError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.decision import Decision

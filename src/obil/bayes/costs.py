@@ -1,4 +1,4 @@
-"""Decide by expected cost: any cost matrix, with the binary threshold as its special case."""
+"""Say what decisions cost, any number of classes, and where two classes have their threshold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
-from obil.bayes.posterior import posterior
+from obil.arrays import FloatArray, PriorLike, as_prior
 from obil.errors import InvalidInputError
 
 LARGEST_COST = 1e305
@@ -120,19 +119,3 @@ def log_thresholds_at(log_cost_ratio: float, positive_priors: FloatArray) -> Flo
     """Return log Qc + log((1-P)/P): the formula itself, for a cost ratio that was worked out before."""
     thresholds: FloatArray = log_cost_ratio + np.log1p(-positive_priors) - np.log(positive_priors)
     return thresholds
-
-
-def bayes_decision(log_ratios: npt.ArrayLike, prior: PriorLike, costs: Costs = EQUAL_COSTS) -> IntArray:
-    """Return the class of least expected cost for each row of log ratios (n, K); a tie goes to the lower class.
-
-    >>> bayes_decision([[0.0, 3.0], [0.0, 3.0]], 0.5).tolist()
-    [1, 1]
-    >>> bayes_decision([[0.0, 3.0]], 0.01).tolist()
-    [0]
-    """
-    rows = as_log_ratios(log_ratios, n_classes=costs.n_classes)
-    if costs.n_classes == 2:
-        # in logs, so that a row however sure is still compared and not rounded to 0 or 1
-        return np.asarray(rows[:, 1] > log_threshold(prior, costs), dtype=np.int64)
-    expected = posterior(rows, prior) @ costs.matrix.T  # (n, decided)
-    return np.asarray(np.argmin(expected, axis=1), dtype=np.int64)

@@ -44,8 +44,7 @@ class CostPolicy:
     """Decide by what decisions cost.
 
     Two classes have a threshold: row and column 1 of `costs` are the positive class, whichever class number is
-    bound as positive. A matrix over K > 2 classes has none: it is decided
-    by `obil.bayes.costs.bayes_decision` with these `costs`.
+    bound as positive. A matrix over K > 2 classes has none: `OnlineClassifier` decides by the expected cost.
 
     >>> CostPolicy(Costs(false_positive=1, false_negative=1)).bind(None).log_thresholds([0.5])
     array([0.])
@@ -61,9 +60,8 @@ class CostPolicy:
     def bind(self, holdout: Holdout | None = None, *, positive: int | None = None) -> CostThreshold:
         """Return the closed form; held-out rows are not needed and tell only the number of classes."""
         if self.costs.n_classes > 2:
-            raise InvalidInputError(
-                f"a cost matrix over {self.costs.n_classes} classes has no single threshold: decide with bayes_decision"
-            )
+            found = f"a cost matrix over {self.costs.n_classes} classes has no single threshold"
+            raise InvalidInputError(f"{found}: leave out positive=, or give the costs of two classes")
         if holdout is not None:
             positive_class(positive, n_classes=holdout.n_classes)
         return CostThreshold(float(np.log(self.costs.ratio)))
