@@ -109,8 +109,7 @@ class OnlineClassifier:
         self._model_since = 0  # the row from which the model scores
         self._monitoring_runs: tuple[MonitoringRun, ...] = ()
         self._one_class = OneClassLabels(self._model.n_classes)
-        history = StreamHistory(self._model.n_classes)
-        self._record = StreamRecord(OutcomeTally(), history, positive=self._positive)
+        self._record = StreamRecord(OutcomeTally(), StreamHistory(self._model.n_classes), positive=self._positive)
         self._rows = 0
         self._writer = WriterLock()
 
@@ -190,13 +189,6 @@ class OnlineClassifier:
     def monitoring_runs(self) -> tuple[MonitoringRun, ...]:
         """The last monitoring runs that ended by a restart or a new model, and where they had alarmed."""
         return self._monitoring_runs
-
-    @property
-    def _alarm_row(self) -> int | None:
-        """The row of the stream, counted from 0, after which the monitor alarmed; None without an alarm."""
-        if self._monitor is None or self._monitor.alarm_row is None:
-            return None
-        return self._rows - self._monitor.n_rows + self._monitor.alarm_row
 
     @property
     def prior(self) -> FloatArray:
@@ -471,10 +463,13 @@ class OnlineClassifier:
     def _learn(self, known: LabelledRow) -> None:
         """Pass a label on to those who can use it."""
         row, label, replaced = known.row, known.label, known.replaced
-        if self._alarm_row is not None and row >= max(self._alarm_row, self._model_since):
-            self._since_alarm[label] += 1
-            if replaced is not None:
-                self._since_alarm[replaced] -= 1
+        monitor = self._monitor
+        if monitor is not None and monitor.alarm_row is not None:
+            alarm_row = self._rows - monitor.n_rows + monitor.alarm_row  # of the stream, counted from 0
+            if row >= max(alarm_row, self._model_since):
+                self._since_alarm[label] += 1
+                if replaced is not None:
+                    self._since_alarm[replaced] -= 1
         if isinstance(self._tracker, LearnsFromLabels):
             self._tracker.feedback(
                 known.log_ratios, label, propensity=known.propensity, row=row, replaced=replaced,

@@ -227,13 +227,10 @@ def _monitor_alarm(facts: StreamFacts, buckets: Sequence[Bucket], *, moved: bool
     monitor = facts.monitor
     if monitor is None or monitor.alarm_row is None:
         return []
-    start = None
-    for bucket in buckets:  # the last time that there was no evidence, before the alarm
-        if bucket.first_row + bucket.n_rows >= monitor.alarm_row:
-            break
-        if bucket.log_evidence is not None and bucket.log_evidence <= 0.0:
-            start = bucket.first_row + bucket.n_rows
-    built = "" if start is None else f"; it built up from about row {rounded_row(start, buckets[0].n_rows):,}"
+    ends = [(bucket.first_row + bucket.n_rows, bucket.log_evidence) for bucket in buckets]
+    # the last time that there was no evidence, before the alarm
+    quiet = [end for end, evidence in ends if end < monitor.alarm_row and evidence is not None and evidence <= 0.0]
+    built = f"; it built up from about row {rounded_row(quiet[-1], buckets[0].n_rows):,}" if quiet else ""
     doubt = "this figure and its threshold are" if moved else "decisions by scores alone are"
     return [
         f"But no change of the class prior explains the scores any more (alarm at row {monitor.alarm_row:,}, evidence "
@@ -293,12 +290,10 @@ def _which_labels(facts: StreamFacts, k: int, now: float, *, to_settle: bool) ->
             "labels of other rows, each with the probability it was picked with (propensity=)."
         )
     wanted = labels_to_ask_for(facts.start_prior[k], now, to_settle=to_settle)
-    if wanted > LARGEST_SAMPLE:
-        return (
-            "Get labels: of all alerts and of a random few of the other rows, each fed back with the probability it "
-            "was picked with: online.feedback(id, label, propensity=...)."
-        )
+    if wanted <= LARGEST_SAMPLE:
+        rows = f"about {rounded_up(wanted):,} rows picked at random would tell"
+        return f"Get labels: {rows}, each fed back by online.feedback(id, label)."
     return (
-        f"Get labels: about {rounded_up(wanted):,} rows picked at random would tell, each fed back by "
-        "online.feedback(id, label)."
+        "Get labels: of all alerts and of a random few of the other rows, each fed back with the probability it "
+        "was picked with: online.feedback(id, label, propensity=...)."
     )

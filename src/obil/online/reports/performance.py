@@ -148,15 +148,8 @@ class OperatingPoint:
     ) -> "OperatingPoint":
         """Return the operating point of a model.
 
-        Parameters
-        ----------
-        prior, interval
-            The tracked prior (K,), and its interval (K, 2) at `level` with the calibrator's uncertainty in it; without
-            an interval the prior counts as known.
-        log_threshold
-            On the log ratio of the positive class against the rest.
-        costs
-            Of two classes: the rest, and the positive one.
+        The prior (K,) has an interval (K, 2) at `level` with the calibrator's uncertainty in it; without one it counts
+        as known. The threshold is on the log ratio of the positive class against the rest; the costs are of those two.
         """
         at = as_prior(prior, n_classes=model.n_classes)
         chosen = positive_class(positive, n_classes=model.n_classes)
