@@ -232,8 +232,10 @@ def test_whatever_a_table_holds_both_readers_agree(rows: list[tuple[str, str]], 
     pd.DataFrame(rows, columns=["a", "b"]).to_csv(text, sep=delimiter, index=False, quoting=csv.QUOTE_ALL)
     content = text.getvalue().encode()
     whole = read(content, text=["a", "b"], delimiter=delimiter)
-    chunks = [pd.DataFrame(chunk) for chunk, _ in iter_table(io.BytesIO(content), chunk_rows=3, delimiter=delimiter)]
-    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
+    source = io.BytesIO(content)
+    chunks = [pd.DataFrame(chunk, dtype=object) for chunk, _ in iter_table(source, chunk_rows=3, delimiter=delimiter)]
+    # as objects: pandas 3 gives a chunk's text its own type only where a cell is not missing
+    pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), whole.astype(object))
     assert len(whole) == len(rows)
 
 

