@@ -62,7 +62,7 @@ def decided_columns(decisions: Decisions) -> dict[str, Any]:
 
 def _content(table: Any, layout: RowLayout) -> list[Any]:
     """Return what else orders lines, so that a repeated Spark task decides them as before."""
-    labels = [table[LABEL].astype(str).to_numpy()] if layout.has_labels else []
+    labels = [np.array([str(label) for label in table[LABEL]], dtype=object)] if layout.has_labels else []
     propensities = [table[PROPENSITY].to_numpy(dtype=np.float64)] if layout.has_propensities else []
     columns = [RATIOS, *([VIEWS] if layout.n_views else [])]
     return [*propensities, *labels, *(np.array([v or b"" for v in table[name]], dtype=object) for name in columns)]
