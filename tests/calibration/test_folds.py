@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
-from obil.calibration.folds import choose_splits, deal_folds, rows_as_groups
+from obil.calibration.cross_fit import choose_splits, deal_folds, rows_as_groups
 from obil.errors import InvalidInputError
 
 

@@ -1,4 +1,4 @@
-"""The ensemble: honest rows stay unseen, balances are divided out, a seed decides everything, a fit is whole or not."""
+"""The ensemble: held-out rows stay unseen, training priors are divided out, a seed decides, a fit is whole or not."""
 
 import pickle
 import sys
@@ -68,15 +68,15 @@ def test_rows_set_aside_for_calibration_are_seen_by_no_member() -> None:
     RecordingClassifier.shown.clear()
     X, y = numbered()
     model = OBILClassifier(member=RecordingClassifier(), cv=0.3, random_state=0).fit(X, y)
-    n_honest = len(model.holdout_.labels)
-    assert n_honest == pytest.approx(0.3 * len(y), abs=5)
+    n_held_out = len(model.holdout_.labels)
+    assert n_held_out == pytest.approx(0.3 * len(y), abs=5)
     seen = set().union(*RecordingClassifier.shown)
-    assert len(seen) <= len(y) - n_honest  # whatever the members saw, it leaves room for all honest rows
+    assert len(seen) <= len(y) - n_held_out  # whatever the members saw, it leaves room for all held-out rows
     assert len(RecordingClassifier.shown) == 5
     scores = model.model_.scorer.scores(np.array([row for row in X if row[0] not in seen]))
-    honest = np.sort(model.model_.calibrator.apply(scores)[:, 1])
+    held_out = np.sort(model.model_.calibrator.apply(scores)[:, 1])
     kept = np.sort(model.holdout_.log_ratios[:, 1])
-    assert np.isin(kept.round(9), honest.round(9)).all()  # the honest rows are among those no member saw
+    assert np.isin(kept.round(9), held_out.round(9)).all()  # the held-out rows are among those no member saw
 
 
 def test_cross_fitted_members_have_not_seen_the_rows_they_score_and_the_last_have_seen_all() -> None:
@@ -92,7 +92,7 @@ def test_cross_fitted_members_have_not_seen_the_rows_they_score_and_the_last_hav
 
 @pytest.mark.parametrize("sampling", ["undersample", "oversample", "weight"])
 @pytest.mark.parametrize("ratio", [1.0, 3.0, 30.0])
-def test_whatever_balance_the_members_are_trained_at_it_is_divided_out(sampling: str, ratio: float) -> None:
+def test_whatever_prior_the_members_are_trained_at_it_is_divided_out(sampling: str, ratio: float) -> None:
     """8,000 rows at .1: the offset's standard error is about .09 before calibration moves it."""
     stream, fresh = draw(8_000), draw(4_000, 0.5, seed=1)
     model = OBILClassifier(member=LogisticRegression(), ratios=[ratio], sampling=sampling, cv=0.3, random_state=0).fit(
@@ -218,7 +218,7 @@ def test_copies_of_a_weighted_row_stay_on_one_side() -> None:
             assert set.intersection(*RecordingClassifier.shown[:3]) == set()
 
 
-def test_at_the_original_balance_a_member_sees_every_row_of_its_side() -> None:
+def test_at_the_original_prior_a_member_sees_every_row_of_its_side() -> None:
     """23 positives in 1,000 leave each fold with another ratio: none of them may be thinned to the overall one."""
     rng = np.random.default_rng(0)
     X = np.stack([np.arange(1_000.0), rng.normal(size=1_000)], axis=1)
@@ -228,7 +228,7 @@ def test_at_the_original_balance_a_member_sees_every_row_of_its_side() -> None:
     assert sum(len(shown) for shown in RecordingClassifier.shown) == 4 * 1_000 + 1_000
 
 
-def test_a_column_of_gaps_and_one_with_a_single_value_are_no_obstacle() -> None:
+def test_a_column_of_missing_values_and_one_with_a_single_value_are_no_obstacle() -> None:
     stream = draw(300)
     single = np.full(300, np.nan)
     single[5] = 1.0
@@ -258,7 +258,7 @@ def test_the_seed_reaches_into_pipelines() -> None:
     assert np.array_equal(one.log_ratios(stream.features), two.log_ratios(stream.features))
 
 
-def test_given_splits_may_be_masks_and_must_be_honest() -> None:
+def test_given_splits_may_be_masks_and_must_be_out_of_fold() -> None:
     X, y = numbered()
     held_out = np.arange(len(y)) % 3 == 0
     model = OBILClassifier(member=RecordingClassifier(), n_members=1, cv=[(~held_out, held_out)], random_state=0).fit(
@@ -294,7 +294,7 @@ def test_refresh_refuses_rows_that_lack_a_class_and_changes_nothing() -> None:
     assert dict(vars(model)) == before
 
 
-def test_groups_stay_on_one_side_and_time_makes_the_last_rows_honest() -> None:
+def test_groups_stay_on_one_side_and_time_makes_the_last_rows_held_out() -> None:
     X, y = numbered()
     RecordingClassifier.shown.clear()
     groups = np.arange(len(y)) // 20
@@ -310,7 +310,7 @@ def test_groups_stay_on_one_side_and_time_makes_the_last_rows_honest() -> None:
     assert min(RecordingClassifier.shown[0]) == 90.0  # time runs backwards: the first 90 rows come last
 
 
-def test_it_takes_words_and_gaps_in_a_table_and_a_row_by_name() -> None:
+def test_it_takes_categories_and_missing_values_in_a_table_and_a_row_by_name() -> None:
     rng = np.random.default_rng(0)
     y = (rng.random(600) < 0.2).astype(int)
     table = pd.DataFrame(
@@ -435,7 +435,7 @@ class TestNetworks:
         assert model.fusion_temperature_ > 0.0
         assert all(isinstance(member.scorer, DenseScorer) for member in model.members_)
 
-    def test_a_cost_weight_in_the_loss_is_divided_out_with_the_balance(self) -> None:
+    def test_a_cost_weight_in_the_loss_is_divided_out_with_the_training_prior(self) -> None:
         """Weight 10 on negatives, undivided, would move every log ratio by -2.3."""
         from obil.networks.losses import cost_weighted_squared_error
 
@@ -453,9 +453,9 @@ class TestNetworks:
 
     @pytest.mark.parametrize("loss", ["cross_entropy", "squared_error", "brier"])
     def test_more_classes_by_softmax_or_one_against_the_rest(self, loss: str) -> None:
-        """At equal shares the exact ratios decide 86 % right; 4,000 rows cost a network a few points at most."""
-        shares = np.array([0.7, 0.2, 0.1])
-        stream = TRIANGLE.draw(np.tile(shares, (4_000, 1)), random_state=0)
+        """At equal priors the exact ratios decide 86 % right; 4,000 rows cost a network a few points at most."""
+        priors = np.array([0.7, 0.2, 0.1])
+        stream = TRIANGLE.draw(np.tile(priors, (4_000, 1)), random_state=0)
         fresh = TRIANGLE.draw(np.full((3_000, 3), 1 / 3), random_state=1)
         model = OBILClassifier(member="mlp", n_members=3, loss=loss, random_state=0)
         model.fit(stream.features, stream.labels)
@@ -525,7 +525,7 @@ class TestNetworks:
         with pytest.raises(InvalidInputError, match="device"):
             OBILClassifier(member="mlp", device=absent).fit(stream.features, stream.labels)
 
-    def test_a_list_needs_one_loss_and_one_word_in_it_is_that_word(self) -> None:
+    def test_a_list_needs_one_loss_and_one_name_in_it_is_that_name(self) -> None:
         from obil.estimators.recipes import RECIPES, recipe_of
 
         assert recipe_of(["tabular"]) is RECIPES["tabular"]

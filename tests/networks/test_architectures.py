@@ -114,9 +114,9 @@ def test_a_transformer_learns_to_detect_spam() -> None:
         data = load_sms_spam()
     except InvalidInputError as reason:
         pytest.skip(str(reason))
-    words = Vocabulary.learn(data.texts[:3000], length=24)
-    rows, labels = torch.from_numpy(words.encode(data.texts)), torch.from_numpy(data.labels)
-    module = TextTransformer(words.size, words.length, 2, width=32, heads=2, layers=1)
+    tokens = Vocabulary.learn(data.texts[:3000], length=24)
+    rows, labels = torch.from_numpy(tokens.encode(data.texts)), torch.from_numpy(data.labels)
+    module = TextTransformer(tokens.size, tokens.length, 2, width=32, heads=2, layers=1)
     train(module, rows[:3000], labels[:3000], epochs=2, batch=64)
     outputs = served(module, rows[3000:])
     assert area(outputs[:, 1] - outputs[:, 0], data.labels[3000:]) > 0.95

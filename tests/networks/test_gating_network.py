@@ -6,7 +6,7 @@ from scipy.special import softmax
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from obil.networks.gating_network import fit_gating_network
+from obil.networks.mlp import fit_gating_network
 from obil.networks.training import reproducible
 from obil.serving.dense_network import DenseNetwork, softmax_weights
 from tests.serving.stored import arrays_of

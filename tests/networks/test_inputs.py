@@ -44,13 +44,13 @@ def test_up_to_two_hundred_values_each_get_the_exact_score_of_their_rank() -> No
     np.testing.assert_allclose(encoded(x.tolist(), x.tolist()), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_ties_share_the_middle_of_their_ranks() -> None:
+def test_ties_have_the_middle_of_their_ranks() -> None:
     x = np.array([3.0, 1.0, 1.0, 7.0, 1.0, 3.0, 9.0])
     expected = ndtri((rankdata(x, method="average") - 0.5) / len(x))
     np.testing.assert_allclose(encoded(x.tolist(), x.tolist()), expected, atol=1e-6)
 
 
-def test_ties_share_the_middle_of_their_ranks_also_where_knots_are_thinned_out() -> None:
+def test_ties_have_the_middle_of_their_ranks_also_where_knots_are_thinned_out() -> None:
     """Half the rows are one value; the other 1,000 are distinct, five times as many as there are knots."""
     x = np.concatenate([np.zeros(1_000), np.random.default_rng(2).normal(5.0, 1.0, 1_000)])
     assert encoded(x.tolist(), [0.0])[0] == pytest.approx(ndtri(0.25), abs=1e-6)
@@ -140,12 +140,12 @@ def test_a_column_of_huge_numbers_is_learned_without_overflow(inputs: str) -> No
 
 
 @pytest.mark.parametrize("inputs", KINDS)
-def test_gaps_do_not_move_the_other_rows(inputs: str) -> None:
+def test_missing_values_do_not_move_the_other_rows(inputs: str) -> None:
     x = np.random.default_rng(5).normal(size=50)
     without = fit_feature_map(x[:, None], inputs=inputs).encode(x[:, None])
-    with_gaps = fit_feature_map(np.append(x, [np.nan] * 30)[:, None], inputs=inputs).encode(x[:, None])
-    assert with_gaps[:, :-1].tobytes() == without.tobytes()
-    assert not with_gaps[:, -1].any()
+    with_missing = fit_feature_map(np.append(x, [np.nan] * 30)[:, None], inputs=inputs).encode(x[:, None])
+    assert with_missing[:, :-1].tobytes() == without.tobytes()
+    assert not with_missing[:, -1].any()
 
 
 def test_a_category_gets_one_input_for_each_code_that_was_seen() -> None:
@@ -158,7 +158,7 @@ def test_a_category_gets_one_input_for_each_code_that_was_seen() -> None:
     ]
 
 
-def test_a_category_that_was_never_filled_keeps_only_its_gap() -> None:
+def test_a_category_that_was_never_filled_keeps_only_its_missing_input() -> None:
     fitted = fit_feature_map(np.full((3, 1), np.nan), categories=[0])
     assert fitted.encode([[np.nan], [1.0]]).tolist() == [[1.0], [0.0]]
 

@@ -76,7 +76,7 @@ def test_rejects_hinge_and_names_its_minimiser() -> None:
 
 
 @pytest.mark.parametrize("weight", [0.2, 4.0, 42.0])
-def test_holds_a_cost_weighted_loss_against_the_balance_it_estimates(weight: float) -> None:
+def test_holds_a_cost_weighted_loss_against_the_prior_it_estimates(weight: float) -> None:
     for loss in (cost_weighted_squared_error(weight), cost_weighted(exponential(), weight)):
         report = check_loss(loss)
         assert report.accepted, report.reason

@@ -76,7 +76,7 @@ def test_of_logit_is_of_output_at_the_tanh(build) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("build", [*BINARY, *(lambda g=g: bregman_loss(g) for g, _ in GENERATORS)])
-def test_any_logit_has_a_finite_loss_and_gradient_that_pulls_the_right_way(build, dtype) -> None:
+def test_any_logit_has_a_finite_loss_and_gradient_that_pulls_in_the_right_direction(build, dtype) -> None:
     loss = build()
     z = torch.tensor([[-1e4, -100.0, -30.0], [30.0, 100.0, 1e4]], dtype=dtype)  # any shape
     for sign in (-1.0, 1.0):
@@ -169,7 +169,7 @@ def test_log_odds_at_the_minimiser_are_those_of_the_posterior(build) -> None:
         assert float(loss.log_odds(best)) == pytest.approx(np.log(probability / (1 - probability)), abs=1e-3)
 
 
-def test_a_cost_weight_is_that_of_a_balance_with_so_many_times_the_negatives() -> None:
+def test_a_cost_weight_is_that_of_a_prior_with_so_many_times_the_negatives() -> None:
     weight, probability = 4.0, 0.6
     rebalanced = probability / (probability + weight * (1 - probability))
     for loss in (cost_weighted_squared_error(weight), cost_weighted(logistic(), weight)):

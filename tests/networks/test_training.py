@@ -74,11 +74,11 @@ def test_a_tanh_unit_finds_the_ratio_of_two_normal_classes(loss: str) -> None:
     """8,000 rows at .3; over five seeds the largest error was .45 (log ratios run from -4 to 4), the mean one .14."""
     stream = pair(8_000, 0.3)
     network = trained(as_rows(stream.features, stream.labels), loss)
-    share = float(stream.labels.mean())
+    prior = float(stream.labels.mean())
     slope = 1.0 if loss != "cross_entropy" else named_loss("cross_entropy").log_odds_slope / 2.0
     with torch.inference_mode():
         z = slope * network(torch.from_numpy(GRID.astype(np.float32))).double().numpy()
-    found = scores_of_outputs(z, head="tanh", training_prior=[1.0 - share, share])[:, 1]
+    found = scores_of_outputs(z, head="tanh", training_prior=[1.0 - prior, prior])[:, 1]
     errors = abs(found - PAIR.log_ratios(GRID)[:, 1])
     assert errors.mean() < 0.3
     assert errors.max() < 0.9
@@ -97,7 +97,7 @@ def test_three_classes_find_their_ratios(loss: str, head: str) -> None:
     assert errors.mean() < 0.35
 
 
-def test_weights_are_the_balance_that_is_divided_out() -> None:
+def test_weights_are_the_prior_that_is_divided_out() -> None:
     """Positives weighed 5 times move the log odds by log 5, and nothing else: within .25 everywhere."""
     stream = pair(8_000, 0.2)
     weights = np.where(stream.labels == 1, 5.0, 1.0)
@@ -205,12 +205,12 @@ def test_averaging_is_the_exponential_moving_average_of_the_steps(n_epochs: int)
     steps: list[dict[str, Tensor]] = []
     original = training._MovingAverage.update
 
-    def watched(self: Any) -> None:
+    def recorded(self: Any) -> None:
         steps.append({name: value.detach().double().clone() for name, value in self._network.state_dict().items()})
         original(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training._MovingAverage, "update", watched)
+        patch.setattr(training._MovingAverage, "update", recorded)
         averaged = trained(data, "logistic", settings=settings, seed=3)
     assert len(steps) == 4 * n_epochs
     with reproducible(3):
@@ -224,18 +224,18 @@ def test_averaging_is_the_exponential_moving_average_of_the_steps(n_epochs: int)
 
 
 def test_the_average_is_what_is_judged_and_kept() -> None:
-    """With patience and averaging the best average is kept, and training goes on from the weights themselves."""
+    """With patience and averaging the best average is kept, and training continues from the weights themselves."""
     stream = pair(600, 0.3)
     data = as_rows(stream.features, stream.labels)
     judged: list[Tensor] = []
     original = training._held_out_loss
 
-    def watching(network: nn.Module, *rest: Any) -> float:
+    def recording(network: nn.Module, *rest: Any) -> float:
         judged.append(torch.cat([value.flatten() for value in network.state_dict().values()]))
         return original(network, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_held_out_loss", watching)
+        patch.setattr(training, "_held_out_loss", recording)
         network = trained(
             data, "logistic", settings=plain(epochs=6, patience=3, averaging=0.9, batch_size=64, learning_rate=0.01)
         )
@@ -369,12 +369,12 @@ def rates_of(settings: Training, n_rows: int = 128) -> list[float]:
     seen: list[float] = []
     original = torch.optim.AdamW.step
 
-    def watched(self: Any, *rest: Any, **named: Any) -> Any:
+    def recorded(self: Any, *rest: Any, **named: Any) -> Any:
         seen.append(self.param_groups[0]["lr"])
         return original(self, *rest, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.optim.AdamW, "step", watched)
+        patch.setattr(torch.optim.AdamW, "step", recorded)
         trained(as_rows(np.ones((n_rows, 1)), np.arange(n_rows) % 2), "logistic", settings=settings)
     return seen
 

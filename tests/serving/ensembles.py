@@ -38,7 +38,7 @@ def feature_map(*, straight: bool = False) -> FeatureMap:
 
 
 def standard_map() -> FeatureMap:
-    """Return a map of WIDTH columns whose numbers go on straight, as standardised ones do."""
+    """Return a map of WIDTH columns whose numbers continue straight, as standardised ones do."""
     line = [(np.array([0.5, 2.5]), np.array([0.0, 1.0]))]
     return FeatureMap.of_columns([line, line, np.array([0.0, 1.0, 2.0]), line], straight=True, missing=(3,))
 
@@ -62,10 +62,10 @@ def network(widths: Sequence[int], seed: int = 0) -> DenseNetwork:
     )
 
 
-def binary(features: FeatureMap, seed: int, *, hidden: Sequence[int] = (6, 5), share: float = 0.3) -> DenseScorer:
+def binary(features: FeatureMap, seed: int, *, hidden: Sequence[int] = (6, 5), prior: float = 0.3) -> DenseScorer:
     """Return a binary network on these features."""
     own = network((features.n_inputs, *hidden, 1), seed)
-    return DenseScorer(features, own, "tanh", np.array([1.0 - share, share]))
+    return DenseScorer(features, own, "tanh", np.array([1.0 - prior, prior]))
 
 
 def softmax_of_three(features: FeatureMap, seed: int, *, head: str = "softmax") -> DenseScorer:

@@ -1,4 +1,4 @@
-"""An ensemble is the weighted sum of its members, whichever way it is computed."""
+"""An ensemble is the weighted sum of its members, however it is computed."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_fixed_weights_give_the_weighted_sum_of_the_members(n: int, n_classes: i
     ensemble = EnsembleScorer(members, weights)
     assert [len(stack.rest) for stack in ensemble.stacks] == ([2] if n_classes == 2 else [])
     X = complete(n)
-    expected = sum(share * member.scores(X) for share, member in zip(weights, members, strict=True))
+    expected = sum(prior * member.scores(X) for prior, member in zip(weights, members, strict=True))
     np.testing.assert_allclose(ensemble.scores(X), expected, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(
         np.einsum("m,nmk->nk", weights, ensemble.member_scores(X)), ensemble.scores(X), rtol=1e-6, atol=1e-6
@@ -80,7 +80,7 @@ def test_a_member_of_weight_0_is_never_asked() -> None:
     np.testing.assert_allclose(ensemble.scores(rows(5)), binary(feature_map(), 0).scores(rows(5)), atol=2e-6)
 
 
-def test_networks_are_stacked_with_those_whose_features_they_share() -> None:
+def test_networks_are_stacked_with_those_of_the_same_features() -> None:
     members = (binary(feature_map(), 0), binary(feature_map(), 1))
     ensemble = EnsembleScorer(members, np.array([0.25, 0.75]))
     assert [len(stack.rest) for stack in ensemble.stacks] == [1, 1]

@@ -1,4 +1,4 @@
-"""A feature map is numpy's interpolation, keeps gaps and unknown codes apart, and never gives a network infinity."""
+"""A feature map is numpy's interpolation, separates missing from unknown values, and gives a network no infinity."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ def test_the_inputs_stand_in_the_order_of_the_columns() -> None:
 
 
 @pytest.mark.parametrize("straight", [True, False])
-def test_what_is_missing_is_0_and_says_so_where_training_had_gaps(straight: bool) -> None:
+def test_what_is_missing_is_0_and_says_so_where_training_had_missing_values(straight: bool) -> None:
     values = [5.0, 7.0]  # of a curve that is nowhere 0, so that 0 can only mean missing
     with_missing = one_curve([0.0, 1.0], values, straight=straight, missing=True)
     assert with_missing.encode([[np.nan], [0.0]]).tolist() == [[0.0, 1.0], [5.0, 0.0]]

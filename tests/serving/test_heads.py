@@ -46,7 +46,7 @@ def test_one_against_the_rest_is_rebased_to_a_joint_posterior() -> None:
     )
 
 
-def test_only_the_proportions_of_the_balance_count() -> None:
+def test_only_the_proportions_of_the_prior_count() -> None:
     outputs = RNG.normal(size=(5, 3))
     prior, counts = (
         scores_of_outputs(outputs, head="softmax", training_prior=b) for b in ([0.5, 0.3, 0.2], [50, 30, 20])

@@ -32,7 +32,7 @@ def stacked(
     n_members: int, hidden: tuple[int, ...], *, gating: bool, features: FeatureMap | None = None
 ) -> tuple[NetworkStack, list[DenseScorer], DenseNetwork | None]:
     own = features or feature_map()
-    scorers = [binary(own, seed, hidden=hidden, share=0.1 + 0.1 * seed) for seed in range(n_members)]
+    scorers = [binary(own, seed, hidden=hidden, prior=0.1 + 0.1 * seed) for seed in range(n_members)]
     weights = np.arange(1.0, n_members + 1.0) / (n_members * (n_members + 1) / 2)
     weighs = network((own.n_inputs, 9, n_members), seed=99) if gating else None
     stack = NetworkStack.of(scorers, weights=weights, gating=weighs)
@@ -43,7 +43,7 @@ def stacked(
 def fused(
     stack: NetworkStack, scorers: list[DenseScorer], gating: DenseNetwork | None, matrix: FloatArray
 ) -> FloatArray:
-    """The definition: each member's log odds less those of its balance, weighted, in float64."""
+    """The definition: each member's log odds less those of its training prior, weighted, in float64."""
     inputs = scorers[0].features.encode(matrix)
     odds = np.array([np.log(scorer.training_prior[1] / scorer.training_prior[0]) for scorer in scorers])
     ratios = 2.0 * np.concatenate([in_float64(scorer.network, inputs) for scorer in scorers], axis=1) - odds
@@ -54,7 +54,7 @@ def fused(
 @pytest.mark.parametrize("gating", [False, True])
 @pytest.mark.parametrize(("hidden", "skip"), [*((hidden, False) for hidden in DEPTHS), ((64, 32), True)])
 def test_a_stack_is_torchs_networks_weighted(hidden: tuple[int, ...], skip: bool, gating: bool) -> None:
-    """Scores are 2z less the log balance, so that 1e-6 on z is 2e-6 here; every count of rows meets a chunk's end."""
+    """Scores are 2z less the log prior odds, so that 1e-6 on z is 2e-6 here; every count meets a chunk's end."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
     from obil.networks.mlp import MLP
 
@@ -67,8 +67,8 @@ def test_a_stack_is_torchs_networks_weighted(hidden: tuple[int, ...], skip: bool
             torch.nn.init.normal_(module.skip.weight)
         weighs = MLP(features.n_inputs, len(training_priors), hidden=(32,), dropout=0.0).eval()
     scorers = [
-        DenseScorer(features, module.frozen(), "tanh", np.array([1.0 - share, share]))
-        for module, share in zip(modules, training_priors, strict=True)
+        DenseScorer(features, module.frozen(), "tanh", np.array([1.0 - prior, prior]))
+        for module, prior in zip(modules, training_priors, strict=True)
     ]
     weights = np.array([0.2, 0.3, 0.5])
     stack = NetworkStack.of(scorers, weights=weights, gating=weighs.frozen() if gating else None)
@@ -167,7 +167,7 @@ def test_no_rows_give_no_scores() -> None:
 
 
 @pytest.mark.parametrize("order", ["F", "strided", "list", "int"])
-def test_rows_may_lie_in_memory_in_any_way(order: str) -> None:
+def test_rows_may_lie_in_memory_in_any_order(order: str) -> None:
     stack, _, _ = stacked(2, (8,), gating=True)
     matrix = np.nan_to_num(rows(40)).round()
     given: Any = {

@@ -46,7 +46,7 @@ def logistic(n_classes: int) -> EstimatorScorer:
 
 def networks(n: int = 2) -> list[Any]:
     features = feature_map()
-    return [binary(features, seed, share=0.2 + 0.05 * seed) for seed in range(n)]
+    return [binary(features, seed, prior=0.2 + 0.05 * seed) for seed in range(n)]
 
 
 def gated() -> EnsembleScorer:
@@ -134,7 +134,7 @@ def test_an_ensemble_comes_back_to_the_last_bit(case: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("make", [gated, mixed, lambda: EnsembleScorer(tuple(networks(3)), np.full(3, 1 / 3))])
-def test_networks_share_their_features_again_and_run_as_one_stack(
+def test_networks_have_one_feature_map_again_and_run_as_one_stack(
     make: Callable[[], EnsembleScorer], tmp_path: Path
 ) -> None:
     save(as_model(make()), tmp_path / "model")

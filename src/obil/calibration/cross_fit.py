@@ -1,6 +1,7 @@
-"""Score every row with a model that has not seen it."""
+"""Score every row with a model that has not seen it; folds keep groups and exact duplicates together."""
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from obil.arrays import FloatArray, IntArray
+from obil.datasets.splits import duplicate_groups
 from obil.errors import InvalidInputError
 
 Split = tuple[IntArray, IntArray]
+N_DEALS = 20  # before another number of folds is tried
 
 
 def score_method(estimator: Any) -> str:
@@ -81,3 +84,130 @@ def take_rows(X: Any, rows: IntArray) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
+
+
+def choose_splits(
+    cv: Any,
+    X: Any,
+    labels: npt.NDArray[Any],
+    numbers: IntArray,
+    *,
+    groups: npt.ArrayLike | None,
+    time: npt.ArrayLike | None,
+    random_state: int | None,
+) -> list[tuple[IntArray, IntArray]]:
+    """Return (train, test) pairs for `cv`: a number of folds, a scikit-learn splitter, or the pairs themselves."""
+    if not isinstance(cv, Integral):
+        if hasattr(cv, "split"):
+            return list(cv.split(X, labels, groups))
+        if isinstance(cv, Iterable):
+            return [(np.asarray(train), np.asarray(test)) for train, test in cv]
+        raise InvalidInputError(f"cv must be a number, a splitter or (train, test) pairs, got {cv!r}")
+    n_folds = int(cv)
+    if n_folds < 2:
+        raise InvalidInputError(f"cv must be at least 2 folds, got {cv!r}")
+    for name, given in (("groups", groups), ("time", time)):
+        if given is not None and len(np.asarray(given)) != len(labels):
+            raise InvalidInputError(f"{name} must have one value per row ({len(labels)}), got {len(np.asarray(given))}")
+    if time is not None:
+        folds = np.empty(len(labels), dtype=np.int64)
+        folds[np.argsort(np.asarray(time), kind="stable")] = np.arange(len(labels)) * n_folds // len(labels)
+    else:
+        kept = rows_as_groups(X) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+        n_classes = int(numbers.max()) + 1
+        folds = deal_folds(numbers, n_folds=n_folds, n_classes=n_classes, groups=kept, random_state=random_state)
+    return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+
+
+def deal_folds(
+    labels: IntArray, *, n_folds: int, n_classes: int, groups: IntArray | None = None, random_state: int | None = None
+) -> IntArray:
+    """Return the fold of each row, (n,): each class spread evenly over the folds, each group in one of them.
+
+    Where a class has fewer groups than folds, there are fewer folds, at least two.
+
+    >>> sorted(deal_folds(np.array([0, 0, 0, 0, 1, 1]), n_folds=5, n_classes=2, random_state=0).tolist())
+    [0, 0, 0, 1, 1, 1]
+    """
+    names, group = np.unique(np.arange(len(labels)) if groups is None else groups, return_inverse=True)
+    counts = np.zeros((len(names), n_classes), dtype=np.int64)  # rows of each class in each group
+    np.add.at(counts, (group, labels), 1)
+    holders = (counts > 0).sum(axis=0)
+    if (holders < 2).any():
+        rare = int(np.argmin(holders))
+        raise InvalidInputError(
+            f"cross-fitting needs at least 2 rows (or groups) of every class, got {int(holders[rare])} of class "
+            f"number {rare}: the folds would leave one class, a single class, on one side"
+        )
+    rng = np.random.default_rng(random_state)
+    fewest = int(min(n_folds, holders.min()))
+    for n in range(fewest, max(fewest, n_folds) + 1):  # tangled groups can need more folds than their classes have
+        for _ in range(N_DEALS):
+            fold_of_group = _deal(counts, holders, n, rng)
+            outside = np.stack([counts[fold_of_group != fold].sum(axis=0) for fold in range(n)])
+            if outside.all():  # every fold is scored by a model that saw every class
+                return fold_of_group[group]
+    raise InvalidInputError("these groups cannot be dealt so that every class is on both sides of every fold")
+
+
+def _deal(counts: IntArray, holders: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Return the fold of each group, (groups,), from the rows of each class in it, (groups, K).
+
+    A group is dealt by its rarest class; groups of many classes first, then large ones: singles even things out.
+    """
+    n_classes = counts.shape[1]
+    rarity = np.argsort(np.argsort(holders, kind="stable"), kind="stable")
+    rarest = np.where(counts > 0, rarity, n_classes).argmin(axis=1)
+    size, mixed = counts.sum(axis=1), (counts > 0).sum(axis=1)
+    fold_of_group = np.empty(len(counts), dtype=np.int64)
+    filled = np.zeros((n_folds, n_classes), dtype=np.int64)
+    order = rng.permutation(len(counts))
+    large = order[size[order] > 1]
+    for index in large[np.lexsort((-size[large], -mixed[large]))]:
+        fold = int(np.lexsort((filled.sum(axis=1), filled[:, rarest[index]]))[0])
+        fold_of_group[index] = fold
+        filled[fold] += counts[index]
+    singles = order[size[order] == 1]
+    for k in range(n_classes):
+        members = singles[rarest[singles] == k]
+        fold_of_group[members] = _level(filled[:, k], members.size, rng)
+    return fold_of_group
+
+
+def rows_as_groups(X: Any) -> IntArray | None:
+    """Return a number for each distinct row, (n,), so that exact duplicates share one; None where X is no table."""
+    if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "fiub"):
+        return duplicate_groups(X)
+    return None
+
+
+def halved_features(n_features: int, n_subsets: int, *, random_state: int | None) -> list[tuple[int, ...]]:
+    """Return the halves of random halvings of the features, `n_subsets` in all; none where there is one feature.
+
+    >>> [len(half) for half in halved_features(5, 4, random_state=0)]
+    [3, 2, 3, 2]
+    """
+    if n_features < 2:
+        return []
+    rng = np.random.default_rng(random_state)
+    halves = [half for _ in range(n_subsets // 2) for half in np.array_split(rng.permutation(n_features), 2)]
+    return [tuple(sorted(int(feature) for feature in half)) for half in halves]
+
+
+def _level(filled: IntArray, n_rows: int, rng: np.random.Generator) -> IntArray:
+    """Deal single rows so that the folds end as even as they can, given what they already hold."""
+    level = filled.copy()
+    dealt = np.zeros(len(filled), dtype=np.int64)
+    remaining = n_rows
+    while remaining:
+        lowest = np.flatnonzero(level == level.min())
+        above = level[level > level.min()]
+        step = int(above.min() - level.min()) if above.size else remaining // len(lowest)
+        step = min(step, remaining // len(lowest))
+        if step == 0:
+            lowest = rng.permutation(lowest)[:remaining]
+            step = 1
+        level[lowest] += step
+        dealt[lowest] += step
+        remaining -= step * len(lowest)
+    return rng.permutation(np.repeat(np.arange(len(filled)), dealt))

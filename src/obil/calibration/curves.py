@@ -7,8 +7,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.linear import as_counts, class_prior, fit_linear
-from obil.calibration.score_unit import ScoreUnit
+from obil.calibration.linear import ScoreUnit, as_counts, class_prior, fit_linear
 from obil.errors import EstimationError
 from obil.serving.calibrators import MonotoneCalibrator
 

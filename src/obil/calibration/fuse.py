@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.folds import deal_folds
+from obil.calibration.cross_fit import deal_folds
 from obil.calibration.linear import SLOPE_SD, class_prior, fit_linear
 
 TEMPERATURES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)  # in units of the typical variance; infinite: equal weights

@@ -40,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Options:
-    """What all members share."""
+    """What all members have in common."""
 
     loss: Any
     sampling: str = "undersample"
@@ -208,7 +208,7 @@ def _feature_maps(rows: LabelledRows, plans: Iterable[Plan]) -> dict[str | None,
 
 
 def _as_planned(member: Member, plan: Plan, features: FeatureMap | None) -> Member:
-    """Return the member with the very plan and map that others share: another process gave it copies."""
+    """Return the member with the very plan and map of the others: another process gave it copies."""
     if features is None or not isinstance(member.scorer, DenseScorer):
         return replace(member, plan=plan)
     scorer = replace(member.scorer, features=features)

@@ -9,8 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
-from obil.calibration.cross_fit import Split, cross_fit, fit_estimator, outputs_of, score_method
-from obil.calibration.folds import halved_features
+from obil.calibration.cross_fit import Split, cross_fit, fit_estimator, halved_features, outputs_of, score_method
 from obil.calibration.freezing.freeze import freeze, learn_encoder
 from obil.calibration.linear import class_prior
 from obil.serving.columns import ColumnEncoder

@@ -45,7 +45,7 @@ def fuse(
         if np.isfinite(temperature) and isinstance(first, DenseScorer):
             with torch_part("training").reproducible(seed):
                 inputs = first.features.encode(X)
-                network = torch_part("gating_network").fit_gating_network(inputs, row_weights)
+                network = torch_part("mlp").fit_gating_network(inputs, row_weights)
             gating = GatingNetwork(first.features, network)
             row_weights = gating.weights(X)  # what serving will use
         else:

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.cross_fit import Split
-from obil.calibration.folds import choose_splits
+from obil.calibration.cross_fit import Split, choose_splits
 from obil.datasets.splits import stratified_split, time_split
 from obil.errors import InvalidInputError
 

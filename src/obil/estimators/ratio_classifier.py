@@ -15,7 +15,7 @@ from sklearn.utils.validation import indexable, validate_data
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
-from obil.calibration.folds import choose_splits
+from obil.calibration.cross_fit import choose_splits
 from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together

@@ -1,4 +1,4 @@
-"""Fit a ratio model on a table as people keep them: words, gaps, ids and all."""
+"""Fit a ratio model on a table as people keep them: categories, missing values, ids and all."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ def fit_table(
     random_state: int | None = 0,
     verbose: bool = False,
 ) -> TableFit:
-    """Learn the columns, then fit and calibrate the model that a word names.
+    """Learn the columns, then fit and calibrate the named model.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def table_classifier(
     random_state: int | None = 0,
     verbose: bool = False,
 ) -> OBILClassifier | RatioClassifier:
-    """Return the unfitted classifier that a word names, for the matrix of an encoder."""
+    """Return the unfitted classifier of this name, for the matrix of an encoder."""
     estimator = named_model(model, encoder, random_state=random_state)
     if isinstance(estimator, OBILClassifier):
         estimator.set_params(calibration=calibration, views=views, verbose=verbose)
@@ -114,7 +114,7 @@ def fit_score_column(
     """
     classes = ordered_classes(labels, positive)
     if len(classes) != 2:
-        raise InvalidInputError(f"one score column tells two classes apart, got the {len(classes)} {classes.tolist()}")
+        raise InvalidInputError(f"one score column separates two classes, got the {len(classes)} {classes.tolist()}")
     encoder = ColumnEncoder((Column(score),))
     scores = encoder.encode(table)[:, 0]
     missing = np.flatnonzero(np.isnan(scores))
@@ -136,7 +136,7 @@ def ordered_classes(labels: npt.NDArray[Any], positive: str | None = None) -> np
     """
     values = np.array(labels.tolist())
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InvalidInputError(f"labels must be words or finite numbers, got {values[~np.isfinite(values)][0]}")
+        raise InvalidInputError(f"labels must be strings or finite numbers, got {values[~np.isfinite(values)][0]}")
     classes, counts = np.unique(values, return_counts=True)
     if len(classes) < 2:
         raise InvalidInputError(f"two classes are needed, got only {classes.tolist()} in {len(values)} labelled rows")
@@ -165,7 +165,7 @@ def learn_columns(features: pd.DataFrame) -> tuple[ColumnEncoder, tuple[str, ...
 
     >>> encoder, notes = learn_columns(pd.DataFrame({"id": ["a1", "b2", "c3"], "age": [5.0, 9.0, 6.0]}))
     >>> encoder.names, notes
-    (('age',), ("column 'id' was left out: its words are all different, as ids are",))
+    (('age',), ("column 'id' was left out: its strings are all different, as ids are",))
     """
     kept: list[Column] = []
     notes = []
@@ -203,16 +203,16 @@ def _why_not(values: "pd.Series[Any]", column: Column) -> str | None:
         return "it counts the rows" if counts_rows else None
     if not column.is_category:
         raise InvalidInputError(
-            f"column {column.name!r} must hold plain numbers or words, got {present.iloc[0]!r:.40}: "
+            f"column {column.name!r} must hold plain numbers or categories, got {present.iloc[0]!r:.40}: "
             "take out the thousands marks, or drop the column"
         )
     if are_dates(present):
         return "it holds dates, and those to come are not these (--time uses them to order the rows)"
     distinct = present.nunique()
     if distinct == len(present) and distinct > 1:
-        return "its words are all different, as ids are"
+        return "its strings are all different, as ids are"
     if distinct > MOST_LEVELS and 2 * distinct > len(present):
-        return f"it holds {distinct} different words in {len(present)} rows"
+        return f"it holds {distinct} different strings in {len(present)} rows"
     return None
 
 

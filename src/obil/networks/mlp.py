@@ -1,4 +1,4 @@
-"""The fully connected architecture: layers with ReLU and dropout, and no activation at the end."""
+"""The fully connected architecture, and the gating network w_phi(x) that is fitted with it."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import log_softmax
 
+from obil.arrays import FloatArray
 from obil.serving.dense_network import DenseNetwork
 from obil.serving.network_kernels import Float32Array
+
+GATING_HIDDEN, GATING_EPOCHS, GATING_BATCH = 32, 60, 512
 
 
 class MLP(nn.Module):
@@ -18,7 +23,6 @@ class MLP(nn.Module):
     With `skip` a linear layer also connects inputs and outputs directly: where there are no rows of the rare class, the
     log ratio extrapolates as a linear model's would instead of going flat.
 
-    >>> import torch
     >>> MLP(7, n_outputs=3)(torch.zeros(5, 7)).shape
     torch.Size([5, 3])
     """
@@ -71,6 +75,28 @@ class MLP(nn.Module):
             biases = [*(np.append(layer, np.zeros(2 * n)) for layer in biases[:-1]), biases[-1]]
         weights[-1], biases[-1] = scale * weights[-1], scale * biases[-1]
         return DenseNetwork(tuple(map(_contiguous, weights)), tuple(map(_contiguous, biases)))
+
+
+def fit_gating_network(inputs: Float32Array, weights: FloatArray) -> DenseNetwork:
+    """Return the network whose softmax is closest (in Kullback-Leibler) to the weights (n, M) of rows.
+
+    Call it inside `reproducible`.
+    """
+    data, targets = torch.from_numpy(inputs), torch.from_numpy(weights).float()
+    network = MLP(inputs.shape[1], weights.shape[1], hidden=(GATING_HIDDEN,), dropout=0.0)
+    with torch.no_grad():  # start at the mean weights, whatever the row
+        last = network.layers[-1]
+        assert isinstance(last, nn.Linear)  # by construction
+        last.weight.zero_()
+        last.bias.copy_(targets.mean(dim=0).clamp_min(1e-6).log())
+    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
+    for _ in range(GATING_EPOCHS):
+        for batch in torch.randperm(len(data)).split(GATING_BATCH):
+            optimizer.zero_grad(set_to_none=True)
+            loss = -(targets[batch] * log_softmax(network(data[batch]), dim=1)).sum(dim=1).mean()
+            loss.backward()
+            optimizer.step()
+    return network.frozen()
 
 
 def _beside(first: Float32Array, second: Float32Array) -> Float32Array:

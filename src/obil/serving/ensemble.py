@@ -39,7 +39,7 @@ class EnsembleScorer:
     members: tuple[Scorer, ...]
     weights: FloatArray  # (M,) the members' weights where there is no gating network
     gating: GatingNetwork | None = None
-    stacks: tuple[NetworkStack, ...] = field(init=False)  # networks that share their inputs and shape, in one pass each
+    stacks: tuple[NetworkStack, ...] = field(init=False)  # networks of the same inputs and shape, in one pass each
     others: tuple[tuple[float, Scorer], ...] = field(init=False)  # the rest, with their weights
 
     def __post_init__(self) -> None:

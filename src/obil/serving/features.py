@@ -44,7 +44,7 @@ class FeatureMap:
 
     @property
     def n_inputs(self) -> int:
-        """How many inputs a row becomes."""
+        """The number of inputs that are made of a row."""
         return len(self.layout)
 
     @classmethod

@@ -51,9 +51,7 @@ class LayerScorer(OutputScorer):
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores with the training prior divided out, (n, K)."""
-        units = as_matrix(X)
-        if units.shape[1] != self.n_features:
-            raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {units.shape}")
+        units = as_matrix(X, self.n_features)
         if not np.isfinite(units).all():
             raise InvalidInputError("features must be finite numbers, got NaN or infinity: this model takes neither")
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused below

@@ -1,6 +1,6 @@
 """The compiled kernels of served networks: inputs, first layers from a table, layers of one row, ends of those of many.
 
-They share one file because a cached kernel is not rebuilt when one that it calls in another file changes.
+They fraction one file because a cached kernel is not rebuilt when one that it calls in another file changes.
 """
 
 import numpy as np
@@ -86,9 +86,9 @@ def first_layer_of_row(
             else:
                 last = middle
         if kinds[j] == CURVE:  # halves never overflow
-            share = np.float32((0.5 * x - 0.5 * knots[low]) / (0.5 * knots[low + 1] - 0.5 * knots[low]))
+            fraction = np.float32((0.5 * x - 0.5 * knots[low]) / (0.5 * knots[low + 1] - 0.5 * knots[low]))
             for unit in range(n_units):
-                outputs[unit] += units[low, unit] + share * (units[low + 1, unit] - units[low, unit])
+                outputs[unit] += units[low, unit] + fraction * (units[low + 1, unit] - units[low, unit])
         elif x == knots[low]:
             for unit in range(n_units):
                 outputs[unit] += units[low, unit]

@@ -113,7 +113,7 @@ class NetworkStack:
     def of(
         cls, scorers: Sequence[DenseScorer], *, weights: FloatArray, gating: DenseNetwork | None
     ) -> "NetworkStack | None":
-        """Return the stack of these scorers, or None where they do not share inputs, shape and a binary head."""
+        """Return the stack of these scorers, or None where their inputs and shapes differ or a head is not binary."""
         first = scorers[0]
         alike = all(
             scorer.features is first.features
@@ -151,9 +151,7 @@ class NetworkStack:
 
     def scores(self, X: Any) -> FloatArray:
         """Return the fused raw scores, (n, 2)."""
-        rows, table = as_matrix(X), self.table
-        if rows.shape[1] != self.n_features:
-            raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
+        rows, table = as_matrix(X, self.n_features), self.table
         scores = np.zeros((len(rows), 2))
         if len(rows) > FEW_ROWS:
             sound = self._score_many(rows, scores)

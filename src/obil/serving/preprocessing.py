@@ -34,9 +34,7 @@ class Preprocessing:
 
     def transform(self, X: Any) -> FloatArray:
         """Return the pipeline's output, (n, outputs)."""
-        rows = as_matrix(X)
-        if rows.shape[1] != self.n_features:
-            raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
+        rows = as_matrix(X, self.n_features)
         made = np.empty((len(rows), len(self.columns)))
         source = fill_columns(rows, self.columns, self.table, made)
         if source >= 0:

@@ -1,7 +1,7 @@
 """Write a model's records as JSON values, arrays and files, and build them again, every type checked.
 
 A record is a dataclass. JSON holds its fields: of an array, an estimator or an ONNX graph the name under which it is
-stored. A part that several records share is written once. Only the modules of the kinds that a model has are imported.
+stored. A part of several records is written once. Only the modules of the kinds that a model has are imported.
 """
 
 from collections.abc import Collection, Mapping

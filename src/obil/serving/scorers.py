@@ -114,14 +114,16 @@ def link_of(method: str) -> str:
     return {"predict_proba": PROBABILITY, "decision_function": MARGIN}[method]
 
 
-def as_matrix(X: Any) -> FloatArray:
-    """Return rows as float64, (n, d)."""
+def as_matrix(X: Any, n_features: int | None = None) -> FloatArray:
+    """Return rows as float64, (n, d); d is `n_features` where that is given."""
     try:
         matrix = np.ascontiguousarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"features must be numbers, got {str(error).splitlines()[0]:.120}") from None
     if matrix.ndim != 2:
         raise InvalidInputError(f"rows must be a table, (n, d), got an array of shape {matrix.shape}")
+    if n_features is not None and matrix.shape[1] != n_features:
+        raise InvalidInputError(f"a row has {n_features} features, got an array of shape {matrix.shape}")
     return matrix
 
 

@@ -57,9 +57,7 @@ class TreeScorer(OutputScorer):
 
     def sums(self, X: Any) -> FloatArray:
         """Return a forest's probabilities or a booster's log odds, (n, outputs)."""
-        rows = as_matrix(X)
-        if rows.shape[1] != self.n_features:
-            raise InvalidInputError(f"a row has {self.n_features} features, got an array of shape {rows.shape}")
+        rows = as_matrix(X, self.n_features)
         if self.single_inputs:
             with np.errstate(over="ignore"):
                 rows = rows.astype(np.float32).astype(np.float64)

@@ -7,22 +7,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeClassifier, SGDClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
 
+from obil.calibration.cross_fit import score_method
 from obil.calibration.freezing.columns import FrozenColumn, NotFrozenError, as_preprocessing
-from obil.calibration.freezing.layers import LAYERS
 from obil.calibration.freezing.preprocessing import UNKNOWN, follow
 from obil.calibration.freezing.trees import TREES, freeze_lightgbm, freeze_xgboost, lightgbm_columns
 from obil.errors import InvalidInputError
 from obil.serving.columns import Column, ColumnEncoder
+from obil.serving.layers import LayerScorer
 from obil.serving.preprocessing import PreprocessedScorer
-from obil.serving.scorers import EstimatorScorer, Scorer
+from obil.serving.scorers import LOGIT, MARGIN, ONE_VS_REST, EstimatorScorer, Scorer
 
 MOST_LEVELS = 1_000  # strings of a column
 CHECKED_ROWS = 1_000
 TOLERANCE = 1e-6  # of log odds
-KINDS = (*TREES, *LAYERS)
+LINEAR = (
+    LogisticRegression, LogisticRegressionCV, LinearDiscriminantAnalysis, SGDClassifier, LinearSVC, RidgeClassifier,
+)  # fmt: skip
 FOREIGN = {"XGBClassifier": ("xgboost.", freeze_xgboost), "LGBMClassifier": ("lightgbm.", freeze_lightgbm)}
 
 
@@ -95,6 +102,27 @@ def _frozen(scorer: EstimatorScorer, columns: list[FrozenColumn]) -> Any:
     if [column.source for column in columns if column.is_untouched] == list(range(n_features)):
         return inner
     return PreprocessedScorer(as_preprocessing(columns, n_features), inner)
+
+
+def freeze_linear(estimator: Any, **output: Any) -> LayerScorer:
+    """Return the frozen form of a linear classifier."""
+    link = LOGIT if score_method(estimator) == "predict_proba" else MARGIN
+    one_by_one = isinstance(estimator, SGDClassifier) or getattr(estimator, "solver", None) == "liblinear"
+    if link == LOGIT and one_by_one and len(output["training_prior"]) > 2:
+        link = ONE_VS_REST
+    weights = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64)).T.copy()
+    biases = np.broadcast_to(np.asarray(estimator.intercept_, dtype=np.float64), weights.shape[1:]).copy()
+    return LayerScorer((weights,), (biases,), "identity", link, **output)
+
+
+def freeze_perceptron(estimator: MLPClassifier, **output: Any) -> LayerScorer:
+    """Return the frozen form of a multi-layer perceptron."""
+    weights = tuple(np.asarray(layer, dtype=np.float64) for layer in estimator.coefs_)
+    biases = tuple(np.asarray(layer, dtype=np.float64) for layer in estimator.intercepts_)
+    return LayerScorer(weights, biases, estimator.activation, LOGIT, **output)
+
+
+KINDS: tuple[tuple[Any, Any], ...] = (*TREES, (LINEAR, freeze_linear), (MLPClassifier, freeze_perceptron))
 
 
 def _steps(estimator: Any) -> list[Any]:
