@@ -48,30 +48,4 @@ if TYPE_CHECKING:
     from obil.serving.ratio_model import Scores as Scores
     from obil.trackers.evidence import PriorEstimate as PriorEstimate
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "bayes.costs": "Costs",
-            "calibration.gate": "Gate",
-            "calibration.verdict": "Verdict",
-            "errors": (
-                "ConcurrentUseError EstimationError InvalidInputError InvalidStateError ModelFileError "
-                "NotStartedError ObilError"
-            ),
-            "estimators.obil_classifier": "OBILClassifier",
-            "estimators.ratio_classifier": "RatioClassifier",
-            "evaluation.backtest": "backtest",
-            "evaluation.backtest_result": "Backtest",
-            "evaluation.verify": "Verification verify",
-            "online.decision": "Decision Decisions",
-            "online.estimate_prior": "estimate_prior",
-            "online.files": "load save",
-            "online.online_classifier": "OnlineClassifier",
-            "online.reports.explain": "ChangeReport",
-            "online.reports.performance_report": "PerformanceReport",
-            "serving.holdout": "Holdout",
-            "serving.ratio_model": "RatioModel Scores",
-            "trackers.evidence": "PriorEstimate",
-        },
-        modules=["datasets", "monitor", "networks", "policies", "service", "spark", "trackers"],
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -137,6 +137,14 @@ def shown(value: object, length: int = 40) -> str:
         return f"a {type(value).__name__} too long to print"
 
 
+def require_positive(name: str, value: float) -> float:
+    """Return a positive and finite number, or say that it is not."""
+    number = as_floats(value, name)
+    if number.ndim or not 0.0 < number < np.inf:
+        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
+    return float(number)
+
+
 def as_floats(values: npt.ArrayLike, name: str) -> FloatArray:
     """Return an array of floats, or say that these are not numbers."""
     try:

@@ -7,7 +7,7 @@ from obil.arrays import FloatArray
 from obil.serving import network_stack
 from obil.serving.features import FeatureMap
 from obil.serving.network_kernels import LARGEST_INPUT, first_layer_of_rows
-from obil.serving.network_stack import KnotTable
+from obil.serving.network_stack import knot_table
 from tests.serving.ensembles import feature_map, rows, standard_map
 
 LINE = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
@@ -22,10 +22,10 @@ def layer_of(features: FeatureMap, seed: int = 0, n_units: int = 7) -> tuple[Flo
 def from_table(features: FeatureMap, matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return rectified units by the table, and by their definition in float64."""
     weights, biases = layer_of(features)
-    table = KnotTable.of(features, weights, biases)
+    table = knot_table(features, weights, biases)
     assert table is not None
     outputs = np.empty((len(matrix), len(biases)), dtype=np.float32)
-    assert first_layer_of_rows(matrix, table.kinds, table.starts, table.knots, table.ends, table.units, outputs)
+    assert first_layer_of_rows(matrix, *table, outputs)
     exact = features.encode(matrix).astype(np.float64) @ weights.astype(np.float64) + biases
     return outputs, np.maximum(exact, 0.0)
 
@@ -66,12 +66,12 @@ def test_a_column_that_tells_nothing_adds_nothing() -> None:
 @pytest.mark.parametrize("bad", [np.inf, -np.inf])
 def test_infinity_is_told(bad: float) -> None:
     features = feature_map()
-    table = KnotTable.of(features, *layer_of(features))
+    table = knot_table(features, *layer_of(features))
     assert table is not None
     matrix = rows(3)
     matrix[1, 2] = bad
     outputs = np.empty((3, 7), dtype=np.float32)
-    assert not first_layer_of_rows(matrix, table.kinds, table.starts, table.knots, table.ends, table.units, outputs)
+    assert not first_layer_of_rows(matrix, *table, outputs)
 
 
 def test_maps_that_no_table_follows_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_maps_that_no_table_follows_have_none(monkeypatch: pytest.MonkeyPatch) -
     flat = (np.array([0.0, 1.0]), np.array([1.0, 1.0]))
     for columns, straight in (([[steep]], False), ([[LINE, LINE]], True), ([[flat]], True)):
         features = FeatureMap.of_columns(columns, straight=straight)
-        assert KnotTable.of(features, *layer_of(features)) is None
+        assert knot_table(features, *layer_of(features)) is None
     features = feature_map()
     monkeypatch.setattr(network_stack, "LARGEST_TABLE", 10)
-    assert KnotTable.of(features, *layer_of(features)) is None
+    assert knot_table(features, *layer_of(features)) is None

@@ -106,9 +106,7 @@ def choose_splits(
     n_folds = int(cv)
     if n_folds < 2:
         raise InvalidInputError(f"cv must be at least 2 folds, got {cv!r}")
-    for name, given in (("groups", groups), ("time", time)):
-        if given is not None and len(np.asarray(given)) != len(labels):
-            raise InvalidInputError(f"{name} must have one value per row ({len(labels)}), got {len(np.asarray(given))}")
+    require_one_per_row(len(labels), groups=groups, time=time)
     if time is not None:
         folds = np.empty(len(labels), dtype=np.int64)
         folds[np.argsort(np.asarray(time), kind="stable")] = np.arange(len(labels)) * n_folds // len(labels)
@@ -117,6 +115,13 @@ def choose_splits(
         n_classes = int(numbers.max()) + 1
         folds = deal_folds(numbers, n_folds=n_folds, n_classes=n_classes, groups=kept, random_state=random_state)
     return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+
+
+def require_one_per_row(n_rows: int, **given: npt.ArrayLike | None) -> None:
+    """Refuse values, where they are given, that are not one per row."""
+    for name, values in given.items():
+        if values is not None and len(np.asarray(values)) != n_rows:
+            raise InvalidInputError(f"{name} must have one value per row ({n_rows}), got {len(np.asarray(values))}")
 
 
 def deal_folds(

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from obil.arrays import FloatArray, require_in
+from obil.arrays import FloatArray, require_in, require_positive
 from obil.bayes.posterior import posterior
 from obil.calibration.chance import Chance, effective_counts, simulate_chance
 from obil.calibration.diagnose import Diagnosis, diagnose
 from obil.calibration.verdict import Figure, Verdict
-from obil.errors import InvalidInputError
 from obil.serving.holdout import Holdout
 
 FALLBACK = "the paper's fallback is batch BBSE, or logit adjustment with periodic re-estimation of the prior"
@@ -71,8 +70,7 @@ class Gate:
 
     def __post_init__(self) -> None:
         for name in ("max_offset", "max_slope_error", "max_balanced_ece", "fallback_ece"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise InvalidInputError(f"{name} must be positive and finite, got {getattr(self, name)!r}")
+            require_positive(name, getattr(self, name))
         require_in("refuse_factor", self.refuse_factor, 1.0, 1e6)
         require_in("min_positives", self.min_positives, 1, np.inf)
         require_in("n_simulations", self.n_simulations, 20, 1e6)

@@ -20,14 +20,4 @@ if TYPE_CHECKING:
     from obil.datasets.splits import time_split as time_split
     from obil.datasets.tables import read_table as read_table
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "gaussian_stream": "GaussianClasses Stream",
-            "named_set": "NamedSet load_named named_sets",
-            "shift_protocol": "ShiftedStream shifted_streams thinned_rows",
-            "splits": "Split duplicate_groups stratified_split time_split",
-            "tables": "read_table",
-        },
-        modules=["prior_paths"],
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

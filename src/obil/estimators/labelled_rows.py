@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.cross_fit import Split, choose_splits
+from obil.calibration.cross_fit import Split, choose_splits, require_one_per_row
 from obil.datasets.splits import stratified_split, time_split
 from obil.errors import InvalidInputError
 
@@ -72,11 +72,7 @@ def out_of_fold_splits(
 
     `groups`, `time` and given pairs follow the caller's rows.
     """
-    for name, given in (("groups", groups), ("time", time)):
-        if given is not None and len(np.asarray(given)) != rows.n_given:
-            raise InvalidInputError(
-                f"{name} must have one value per row ({rows.n_given}), got {len(np.asarray(given))}"
-            )
+    require_one_per_row(rows.n_given, groups=groups, time=time)
     by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
     if is_fraction(cv):
         return _together(rows, [_set_aside(rows, float(cv), groups=by_row[0], time=by_row[1], seed=seed)])

@@ -153,13 +153,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             cv = recipe.cv if self.cv is None else self.cv
             seed = self._seed()
             splits = out_of_fold_splits(rows, cv, groups=groups, time=time, seed=seed)
-            plans = self._plans(recipe, rows)
-            options = self._options(recipe, plans, rows.n_classes)
-            with self._progress(f"Fitting {len(plans)} members") as progress:
-                members, member_scores = fit_members(
-                    rows, plans, splits, options, refit=not is_fraction(cv), seed=seed, n_jobs=self.n_jobs,
-                    progress=progress,
-                )  # fmt: skip
+            members, member_scores, _ = self._fit_members(rows, splits, recipe, refit=not is_fraction(cv), seed=seed)
             self._finish(members, member_scores, rows, recipe, seed, splits)
         return self
 
@@ -183,16 +177,22 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             seed = self._seed()
             cv = recipe.cv if self.cv is None else self.cv
             splits = out_of_fold_splits(rows, cv if is_fraction(cv) else REFRESH_FRACTION, seed=seed)
-            plans = self._plans(recipe, rows)
-            options = self._options(recipe, plans, rows.n_classes)
-            with self._progress(f"Fitting {len(plans)} new members") as progress:
-                new, member_scores = fit_members(
-                    rows, plans, splits, options, refit=False, seed=seed, n_jobs=self.n_jobs, progress=progress
-                )
+            new, member_scores, options = self._fit_members(rows, splits, recipe, refit=False, seed=seed)
             slope_sd = _slope_sd([*old, *new])
             kept, member_scores = best_members(old, new, member_scores, rows, options, slope_sd=slope_sd, seed=seed)
             self._finish(kept, member_scores, rows, recipe, seed, splits)
         return self
+
+    def _fit_members(
+        self, rows: LabelledRows, splits: list[Split], recipe: Recipe, *, refit: bool, seed: int
+    ) -> tuple[list[Member], MemberScores, Options]:
+        plans = self._plans(recipe, rows)
+        options = self._options(recipe, plans, rows.n_classes)
+        with self._progress(f"Fitting {len(plans)} members") as progress:
+            fitted = fit_members(
+                rows, plans, splits, options, refit=refit, seed=seed, n_jobs=self.n_jobs, progress=progress
+            )
+        return *fitted, options
 
     def _check_settings(self) -> Recipe:
         recipe = recipe_of(self.member)
@@ -212,13 +212,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         return recipe
 
     def _prepared(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: npt.ArrayLike | None,
-        recipe: Recipe,
-        *,
-        fresh: bool = True,
+        self, X: Any, y: Any, sample_weight: npt.ArrayLike | None, recipe: Recipe, *, fresh: bool = True
     ) -> LabelledRows:
         """Check the rows and put them in a canonical order, so that the order of the rows changes nothing."""
         if y is None:

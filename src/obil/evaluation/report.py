@@ -23,14 +23,14 @@ from obil.evaluation.operating_points import FEW_ROWS, OperatingPoint, costs_of,
 from obil.evaluation.report_text import GLOSSARY, HEADLINES, NEXT_STEPS, offset_text, policy_text, slope_text
 from obil.evaluation.verify import Verification, verify
 from obil.policies import CostPolicy, Policy
-from obil.serving.ratio_model import RatioModelLike
+from obil.serving.ratio_model import RatioModel
 
 HEADER = ("Prior", "Threshold", "Sensitivity", "Specificity", "PPV", "NPV", "Alerts", "F1", "Cost / 1,000")
 FIGURES = {"offset": "Offset", "slope_error": "Slope, distance from 1", "balanced_ece": "Calibration error"}
 
 
 def write_report(
-    model: RatioModelLike, X: Any, y: npt.ArrayLike, path: str | os.PathLike[str], *, policy: Policy | None = None
+    model: RatioModel, X: Any, y: npt.ArrayLike, path: str | os.PathLike[str], *, policy: Policy | None = None
 ) -> Verification:
     """Write the page on labelled rows that the model was not fitted on, whole or not at all; return the verification.
 
@@ -58,7 +58,7 @@ def write_report(
     return verification
 
 
-def report_page(model: RatioModelLike, verification: Verification, *, policy: Policy | None = None) -> str:
+def report_page(model: RatioModel, verification: Verification, *, policy: Policy | None = None) -> str:
     """Return the page as text; the same model and rows give the same bytes."""
     rule = CostPolicy() if policy is None else policy
     classes = list(verification.classes)
@@ -96,7 +96,7 @@ def _verdict(verdict: Verdict) -> str:
     )
 
 
-def _rows(model: RatioModelLike, verification: Verification) -> str:
+def _rows(model: RatioModel, verification: Verification) -> str:
     holdout = verification.diagnosis.holdout
     counts = holdout.counts
     lines = [
@@ -111,7 +111,7 @@ def _rows(model: RatioModelLike, verification: Verification) -> str:
     return f"<p>{len(holdout.labels):,} labelled rows of {len(counts)} classes.</p>" + "".join(parts)
 
 
-def _calibration(model: RatioModelLike, verification: Verification, rule: Policy) -> str:
+def _calibration(model: RatioModel, verification: Verification, rule: Policy) -> str:
     holdout, classes = verification.diagnosis.holdout, list(verification.classes)
     priors = with_training_prior(float(model.prior_[1]))
     thresholds = None
@@ -172,7 +172,7 @@ def _near_thresholds(diagnosis: Diagnosis) -> str:
     return f"<details><summary>How far the ratio can be off where decisions are made</summary>{shown}</details>"
 
 
-def _points(model: RatioModelLike, diagnosis: Diagnosis, rule: Policy, k: int, classes: list[object]) -> str:
+def _points(model: RatioModel, diagnosis: Diagnosis, rule: Policy, k: int, classes: list[object]) -> str:
     holdout, own, label = diagnosis.holdout, float(model.prior_[k]), classes[k]
     bound, costs = rule.bind(model.holdout_, positive=k), costs_of(rule)
 

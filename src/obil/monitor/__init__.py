@@ -9,6 +9,4 @@ if TYPE_CHECKING:
     from obil.monitor.difference import ScoreRegion as ScoreRegion
     from obil.monitor.label_shift_monitor import LabelShiftMonitor as LabelShiftMonitor
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__, {"difference": "Difference ScoreRegion", "label_shift_monitor": "LabelShiftMonitor"}
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -30,16 +30,4 @@ if TYPE_CHECKING:
     from obil.networks.settings import NetworkKind as NetworkKind
     from obil.networks.settings import Training as Training
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "architectures": "ConvNet GraphConvNet TextTransformer normalised_edges",
-            "loss_report": "LossReport check_loss",
-            "losses": (
-                "BinaryLoss CategoricalLoss bregman_loss brier categorical_cross_entropy cost_weighted "
-                "cost_weighted_squared_error cross_entropy exponential logistic squared_error"
-            ),
-            "mlp": "MLP",
-            "settings": "ModuleKind NetworkKind Training",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

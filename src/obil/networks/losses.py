@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot, relu
 
-from obil.arrays import as_floats
+from obil.arrays import require_positive
 from obil.errors import InvalidInputError
 
 Generator: TypeAlias = Callable[[Tensor], Tensor]
@@ -43,8 +43,8 @@ class BinaryLoss:
     log_odds_slope: float = 2.0
 
     def __post_init__(self) -> None:
-        _require_positive("negative_weight", self.negative_weight)
-        _require_positive("log_odds_slope", self.log_odds_slope)
+        require_positive("negative_weight", self.negative_weight)
+        require_positive("log_odds_slope", self.log_odds_slope)
 
     def log_odds(self, logit: Tensor) -> Tensor:
         """Return the log odds of the posterior (at the training prior, cost weight included) from z.
@@ -85,7 +85,7 @@ def cost_weighted_squared_error(negative_weight: float) -> BinaryLoss:
     >>> cost_weighted_squared_error(4.0).negative_weight
     4.0
     """
-    return cost_weighted(squared_error(), negative_weight, name="cost_weighted_squared_error")
+    return cost_weighted(squared_error(), negative_weight)
 
 
 def logistic() -> BinaryLoss:
@@ -96,7 +96,7 @@ def logistic() -> BinaryLoss:
     >>> logistic().of_output(torch.tensor(1.0), torch.tensor(1.0))
     tensor(0.)
     """
-    return BinaryLoss("logistic", _logistic_of_output, _sigmoid_of_logit, _logistic_curvature)
+    return BinaryLoss("logistic", _logistic_of_output, partial(_sigmoid_of_logit, 2.0), _logistic_curvature)
 
 
 def exponential() -> BinaryLoss:
@@ -120,13 +120,13 @@ def cross_entropy(temperature: float = 1.0) -> BinaryLoss:
     >>> cross_entropy(4.0).log_odds(torch.tensor(1.0))
     tensor(0.5000)
     """
-    slope = 2.0 / _require_positive("temperature", temperature)
+    slope = 2.0 / require_positive("temperature", temperature)
     if temperature == 1.0:
         return replace(logistic(), name="cross_entropy")
     return BinaryLoss(
         f"cross_entropy(temperature={temperature:g})",
-        partial(_scaled_sigmoid_of_output, slope),
-        partial(_scaled_sigmoid_of_logit, slope),
+        partial(_sigmoid_of_output, slope),
+        partial(_sigmoid_of_logit, slope),
         None,
         log_odds_slope=slope,
     )
@@ -159,16 +159,16 @@ def brier() -> CategoricalLoss:
     return CategoricalLoss("brier", _brier)
 
 
-def cost_weighted(loss: BinaryLoss, negative_weight: float, *, name: str | None = None) -> BinaryLoss:
+def cost_weighted(loss: BinaryLoss, negative_weight: float) -> BinaryLoss:
     """Return a loss with `negative_weight` times the loss on negatives, on top of any weight it has.
 
     >>> cost_weighted(logistic(), 3.0).name
     'cost_weighted_logistic'
     """
-    weight = _require_positive("negative_weight", negative_weight)
+    weight = require_positive("negative_weight", negative_weight)
     return replace(
         loss,
-        name=name or f"cost_weighted_{loss.name}",
+        name=f"cost_weighted_{loss.name}",
         of_output=partial(_weighted, loss.of_output, weight),
         of_logit=partial(_weighted, loss.of_logit, weight),
         negative_weight=loss.negative_weight * weight,
@@ -242,13 +242,6 @@ def named_loss(name: str) -> BinaryLoss | CategoricalLoss:
     return LOSSES[name]()
 
 
-def _require_positive(name: str, value: float) -> float:
-    number = as_floats(value, name)
-    if number.ndim or not 0.0 < number < np.inf:
-        raise InvalidInputError(f"{name} must be positive and finite, got {value!r}")
-    return float(number)
-
-
 # The formulas are functions of the module, so that a loss can be pickled.
 
 
@@ -262,10 +255,6 @@ def _squared_of_logit(z: Tensor, t: Tensor) -> Tensor:
 
 def _logistic_of_output(o: Tensor, t: Tensor) -> Tensor:
     return float(np.log(2.0)) - torch.log1p(t * o)
-
-
-def _sigmoid_of_logit(z: Tensor, t: Tensor) -> Tensor:
-    return -logsigmoid(2.0 * t * z)
 
 
 def _logistic_curvature(o: Tensor) -> Tensor:
@@ -286,11 +275,11 @@ def _exponential_curvature(o: Tensor) -> Tensor:
     return ((1.0 - o) * (1.0 + o)) ** -1.5
 
 
-def _scaled_sigmoid_of_output(slope: float, o: Tensor, t: Tensor) -> Tensor:
+def _sigmoid_of_output(slope: float, o: Tensor, t: Tensor) -> Tensor:
     return -logsigmoid(slope * t * torch.atanh(o))
 
 
-def _scaled_sigmoid_of_logit(slope: float, z: Tensor, t: Tensor) -> Tensor:
+def _sigmoid_of_logit(slope: float, z: Tensor, t: Tensor) -> Tensor:
     return -logsigmoid(slope * t * z)
 
 

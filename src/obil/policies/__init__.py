@@ -14,11 +14,4 @@ if TYPE_CHECKING:
     from obil.policies.policy import BoundPolicy as BoundPolicy
     from obil.policies.policy import Policy as Policy
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "cost_policy": "CostPolicy",
-            "curve_policies": "AlertBudget FBetaPolicy GMeanPolicy PrecisionFloor RecallFloor",
-            "policy": "BoundPolicy Policy",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, as_floats, as_labels, require_same_length
+from obil.arrays import FloatArray, IntArray, as_floats, as_labels, require_positive, require_same_length
 from obil.errors import InvalidInputError
 
 METHODS = ("undersample", "oversample", "weight")
@@ -35,7 +35,7 @@ class AssociatedProblem:
     def training_prior_at(self, negative_weight: float) -> FloatArray:
         """Return the prior (K,) that a loss with this cost weight on class 0 sees, to be divided out."""
         weighted = self.training_prior.copy()
-        weighted[0] *= _require_at_least("negative_weight", negative_weight, 0.0)
+        weighted[0] *= require_positive("negative_weight", negative_weight)
         prior: FloatArray = weighted / weighted.sum()
         return prior
 
@@ -53,7 +53,7 @@ def target_ratios(n_members: int, original: float) -> tuple[float, ...]:
     """
     if n_members < 1 or n_members != int(n_members):
         raise InvalidInputError(f"n_members must be a whole number of at least 1, got {n_members!r}")
-    highest = _require_at_least("original", original, 1.0)
+    highest = _as_ratio("original", original)
     ratios = (1.0, 5.0, highest) if n_members == 3 else (*RATIOS, highest)
     return tuple(min(ratios[i % len(ratios)], highest) for i in range(int(n_members)))
 
@@ -102,7 +102,7 @@ def associated_problem(
     >>> problem.weights[[0, -1]].round(3), problem.training_prior
     (array([0.556, 5.   ]), array([0.5, 0.5]))
     """
-    target = _require_at_least("ratio", ratio, 1.0)
+    target = _as_ratio("ratio", ratio)
     if method not in METHODS:
         raise InvalidInputError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     numbers, weights = _checked(labels, n_classes, sample_weight)
@@ -181,10 +181,8 @@ def _drawn(labels: IntArray, weights: FloatArray, factors: FloatArray, rng: np.r
     return rows
 
 
-def _require_at_least(name: str, value: float, lowest: float) -> float:
-    """Return a finite number of at least `lowest`; where that is 0, above it."""
-    number = as_floats(value, name)
-    if number.ndim or not (np.isfinite(number) and number >= lowest and number > 0.0):
-        rule = f"at least {lowest:g}" if lowest else "positive"
-        raise InvalidInputError(f"{name} must be {rule} and finite, got {value!r}")
-    return float(number)
+def _as_ratio(name: str, value: float) -> float:
+    ratio = require_positive(name, value)
+    if ratio < 1.0:
+        raise InvalidInputError(f"{name} must be at least 1, got {value!r}")
+    return ratio

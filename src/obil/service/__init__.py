@@ -15,12 +15,4 @@ if TYPE_CHECKING:
     from obil.service.running import open_service as open_service
     from obil.service.service_settings import ServiceSettings as ServiceSettings
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "client.client": "Client StreamClient",
-            "client.connection": "NotReachedError ServiceError",
-            "running": "open_service",
-            "service_settings": "ServiceSettings",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,13 +33,8 @@ from obil.serving.scorers import as_matrix
 LARGEST_TABLE = 16_000_000  # cells; networks on more columns than that are faster without
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KnotTable:
-    """The first layer of networks as a table: what each column adds to every unit, at each of the column's knots.
-
-    Between two knots every input of a column is a straight line, and so is what the column adds to a unit. A row then
-    costs one search and one interpolation per column, whatever the number of inputs made from it.
-    """
+class KnotTable(NamedTuple):
+    """The first layer of networks: what each column adds to every unit, at each of the column's knots."""
 
     kinds: IntArray  # (d,) CURVE or LEVEL
     starts: IntArray  # (d + 1,) where the knots of each column begin
@@ -47,27 +42,31 @@ class KnotTable:
     ends: FloatArray  # (d, 2) what a number is clipped to
     units: Float32Array  # (knots + d + 1, units) at each knot; where each column is missing; the biases
 
-    @classmethod
-    def of(cls, features: FeatureMap, weights: Float32Array, biases: Float32Array) -> "KnotTable | None":
-        """Return the table of a first layer, (inputs, units) and (units,), or None where it has none or a huge one."""
-        by_column = [np.flatnonzero(features.layout[:, 0] == j) for j in range(features.n_features)]
-        columns = [_column_knots(features, places) for places in by_column]
-        if any(column is None for column in columns):
-            return None
-        kinds, knots, ends = zip(*(column for column in columns if column is not None), strict=True)
-        starts = np.concatenate([[0], np.cumsum([len(own) for own in knots])]).astype(np.int64)
-        if (starts[-1] + len(knots) + 1) * len(biases) > LARGEST_TABLE:
-            return None
-        missing = np.full((1, features.n_features), np.nan)
-        units = np.empty((starts[-1] + len(knots) + 1, len(biases)), dtype=np.float32)
-        units[-1] = biases
-        for j, (places, own) in enumerate(zip(by_column, knots, strict=True)):
-            rows = np.repeat(missing, len(own) + 1, axis=0)
-            rows[:-1, j] = own
-            added = features.encode(rows)[:, places].astype(np.float64) @ weights[places].astype(np.float64)
-            units[starts[j] : starts[j + 1]] = added[:-1]
-            units[starts[-1] + j] = added[-1]
-        return cls(np.array(kinds, dtype=np.int64), starts, np.concatenate(knots), np.array(ends), units)
+
+def knot_table(features: FeatureMap, weights: Float32Array, biases: Float32Array) -> KnotTable | None:
+    """Return the table of a first layer, (inputs, units) and (units,), or None where it has none or a huge one.
+
+    Between two knots every input of a column is a straight line, and so is what the column adds to a unit. A row then
+    costs one search and one interpolation per column, whatever the number of inputs made from it.
+    """
+    by_column = [np.flatnonzero(features.layout[:, 0] == j) for j in range(features.n_features)]
+    columns = [_column_knots(features, places) for places in by_column]
+    if any(column is None for column in columns):
+        return None
+    kinds, knots, ends = zip(*(column for column in columns if column is not None), strict=True)
+    starts = np.concatenate([[0], np.cumsum([len(own) for own in knots])]).astype(np.int64)
+    if (starts[-1] + len(knots) + 1) * len(biases) > LARGEST_TABLE:
+        return None
+    missing = np.full((1, features.n_features), np.nan)
+    units = np.empty((starts[-1] + len(knots) + 1, len(biases)), dtype=np.float32)
+    units[-1] = biases
+    for j, (places, own) in enumerate(zip(by_column, knots, strict=True)):
+        rows = np.repeat(missing, len(own) + 1, axis=0)
+        rows[:-1, j] = own
+        added = features.encode(rows)[:, places].astype(np.float64) @ weights[places].astype(np.float64)
+        units[starts[j] : starts[j + 1]] = added[:-1]
+        units[starts[-1] + j] = added[-1]
+    return KnotTable(np.array(kinds, dtype=np.int64), starts, np.concatenate(knots), np.array(ends), units)
 
 
 def _column_knots(features: FeatureMap, places: IntArray) -> tuple[int, FloatArray, tuple[float, float]] | None:
@@ -125,7 +124,7 @@ class NetworkStack:
         if not alike or not deep or (gating is not None and len(gating.weights) != 2):
             return None
         everyone = [scorer.network for scorer in scorers] + ([] if gating is None else [gating])
-        table = KnotTable.of(
+        table = knot_table(
             first.features,
             np.hstack([network.weights[0] for network in everyone]),
             np.concatenate([network.biases[0] for network in everyone]),
@@ -158,17 +157,8 @@ class NetworkStack:
         else:
             sound = True
             for place in range(len(rows)):
-                score = stack_row(
-                    rows[place : place + 1],
-                    table.kinds,
-                    table.starts,
-                    table.knots,
-                    table.ends,
-                    table.units,
-                    self.layers,
-                    self.fusion,
-                    self.gating_layer,
-                )
+                row = rows[place : place + 1]
+                score = stack_row(row, *table, self.layers, self.fusion, self.gating_layer)
                 scores[place, 1] = score
                 sound &= math.isfinite(score)
         if not sound:
@@ -186,7 +176,7 @@ class NetworkStack:
         for start in range(0, len(rows), CHUNK_ROWS):
             part = rows[start : start + CHUNK_ROWS]
             hidden = first[: len(part)]
-            if not first_layer_of_rows(part, table.kinds, table.starts, table.knots, table.ends, table.units, hidden):
+            if not first_layer_of_rows(part, *table, hidden):
                 return False
             ratios = np.empty((len(part), n_members))
             for m in range(n_members):

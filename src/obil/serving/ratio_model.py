@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,25 +17,6 @@ from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
-
-
-class RatioModelLike(Protocol):
-    """What everything above needs of a model: classes, the training prior, log ratios, held-out rows."""
-
-    @property
-    def classes_(self) -> npt.NDArray[Any]:
-        """The user's own classes, (K,)."""
-
-    @property
-    def prior_(self) -> FloatArray:
-        """The class prior of the training population, (K,)."""
-
-    @property
-    def holdout_(self) -> Holdout:
-        """Out-of-fold log ratios with labels."""
-
-    def log_ratios(self, X: Any) -> FloatArray:
-        """Return calibrated log ratios, (n, K)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,12 +10,4 @@ if TYPE_CHECKING:
     from obil.spark.prevalence import estimate_prior as estimate_prior
     from obil.spark.scoring import score as score
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "batch_stream": "stream_batches",
-            "keyed_stream": "stream",
-            "prevalence": "estimate_prior",
-            "scoring": "score",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

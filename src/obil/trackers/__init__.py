@@ -17,18 +17,4 @@ if TYPE_CHECKING:
     from obil.trackers.view_reference import ViewReference as ViewReference
     from obil.trackers.window_em import WindowEM as WindowEM
 else:
-    __getattr__, __dir__, __all__ = lazy_names(
-        __name__,
-        {
-            "algorithm2": "Algorithm2",
-            "bayes_bank": "BayesBank",
-            "bbse": "BBSE",
-            "fixed_prior": "FixedPrior",
-            "grid_filter": "GridFilter",
-            "online_em": "OnlineEM",
-            "safe_tracker": "SafeTracker",
-            "tracker": "LearnsFromLabels PriorTracker",
-            "view_reference": "ViewReference",
-            "window_em": "WindowEM",
-        },
-    )
+    __getattr__, __dir__, __all__ = lazy_names(__name__)
