@@ -12,6 +12,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from obil.errors import InvalidInputError
 from obil.networks.inputs import MOST_KNOTS, fit_feature_map
 from obil.serving.features import FeatureMap
+from tests.serving.stored import arrays_of, described, rebuilt
 
 NUMBERS = st.floats(allow_infinity=False)
 MODERATE = st.floats(-1e150, 1e150) | st.just(np.nan)  # squares of larger ones overflow
@@ -133,7 +134,7 @@ def test_a_column_of_huge_numbers_is_learned_without_overflow(inputs: str) -> No
     """Squares of 1e200 are beyond float64; the column is as good as any on another scale."""
     x = np.random.default_rng(7).normal(size=(50, 1))
     huge = fit_feature_map(1e200 * x, inputs=inputs)
-    FeatureMap.rebuild(huge.describe(), huge.arrays())
+    rebuilt(FeatureMap, described(huge), arrays_of(huge))
     np.testing.assert_allclose(
         huge.encode(1e200 * x), fit_feature_map(x, inputs=inputs).encode(x), rtol=1e-5, atol=1e-5
     )
@@ -179,7 +180,7 @@ def test_whatever_was_learned_any_row_becomes_finite_inputs_and_the_map_can_be_s
     fitted = fit_feature_map(training, inputs=inputs)
     assert np.isfinite(fitted.encode(fresh)).all()
     assert np.isfinite(fitted.encode(training)).all()
-    FeatureMap.rebuild(fitted.describe(), fitted.arrays())
+    rebuilt(FeatureMap, described(fitted), arrays_of(fitted))
 
 
 @given(arrays(np.float64, st.integers(2, 30), elements=st.integers(-20, 20).map(float)))
