@@ -22,9 +22,9 @@ from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.evaluation.backtest import N_DRAWS, backtest
 from obil.evaluation.backtest_advice import TITLES, choose_lead, difference, difference_of_draws, start_weights
-from obil.evaluation.backtest_plot import draw_backtest
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
 from obil.evaluation.local_prior import local_priors
+from obil.evaluation.prior_plots import draw_backtest
 from obil.evaluation.table_backtest import backtest_table
 from obil.online.online_classifier import OnlineClassifier
 from obil.serving.files import load, save

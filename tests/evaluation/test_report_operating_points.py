@@ -8,9 +8,8 @@ from sklearn.metrics import confusion_matrix
 from obil.bayes.costs import Costs
 from obil.bayes.one_vs_rest import one_vs_rest
 from obil.calibration.reliability import ReliabilityBin
-from obil.evaluation.calibration_plot import rate_interval
-from obil.evaluation.operating_plot import operating_plot, plot_priors
 from obil.evaluation.operating_points import operating_points, with_training_prior
+from obil.evaluation.report_plots import operating_plot, plot_priors, rate_interval
 from obil.policies import CostPolicy
 from tests.calibration.rows import held_out, three_classes
 

@@ -52,7 +52,7 @@ def backtest(
     from obil.datasets.times import as_times
     from obil.errors import InvalidInputError
     from obil.estimators.named_models import OBIL
-    from obil.evaluation.backtest_plot import draw_backtest
+    from obil.evaluation.prior_plots import draw_backtest
     from obil.evaluation.table_backtest import backtest_table
 
     tables.require_file_to_write(out, unlike=data)

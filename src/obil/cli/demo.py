@@ -37,8 +37,8 @@ def demo(
     from obil.bayes.costs import Costs
     from obil.datasets.shift_protocol import rows_at
     from obil.evaluation.comparison import compare_priors
+    from obil.evaluation.prior_plots import draw_tracking
     from obil.evaluation.report import write_report
-    from obil.evaluation.tracking_plot import draw_tracking
     from obil.online.online_classifier import OnlineClassifier
     from obil.trackers import Algorithm2, BayesBank, FixedPrior
 

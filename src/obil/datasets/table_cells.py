@@ -10,7 +10,6 @@ from obil.errors import InvalidInputError
 DELIMITERS = (",", ";", "\t", "|")
 MISSING = frozenset({"", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "?"})
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 
 
 def number(cell: str, *, decimal: str = ".") -> float | None:
@@ -24,16 +23,6 @@ def number(cell: str, *, decimal: str = ".") -> float | None:
             return None
         cell = cell.replace(",", ".")
     return float(cell) if _NUMBER.fullmatch(cell) else None
-
-
-def separator_line(line: str) -> str | None:
-    r"""Return the delimiter that Excel's first line `sep=;` states, or None.
-
-    >>> separator_line("sep=;\n"), separator_line("a;b\n")
-    (';', None)
-    """
-    stated = _SEPARATOR_LINE.fullmatch(line)
-    return stated.group(1) if stated else None
 
 
 def sniff_delimiter(lines: Sequence[str], *, names: Collection[str] = ()) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from obil.datasets import table_cells
 from obil.errors import InvalidInputError
 
 SNIFFED_LINES = 30
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # as Excel writes it above the header
 
 
 class Records(NamedTuple):
@@ -30,7 +32,7 @@ class RecordReader:
     def __init__(self, name: str, *, delimiter: str | None = None, wanted: Collection[str] = ()) -> None:
         self.delimiter = delimiter or ""  # "" until the first lines show it
         self.names: tuple[str, ...] = ()  # of the columns, empty until the header has arrived
-        self._table, self._wanted = name, wanted
+        self.table, self._wanted = name, wanted
         self._tail = ""  # a line that has not ended yet
         self._open: list[str] = []  # lines of a record whose quotes are still open
         self._n_lines = 0  # before those
@@ -52,7 +54,7 @@ class RecordReader:
         """Take out the header; return the records in front of the first that has too few or too many fields."""
         cells, lines, _ = records
         if cells and not self.names:
-            self.names = table_cells.column_names(cells.pop(0), table=self._table)
+            self.names = table_cells.column_names(cells.pop(0), table=self.table)
             del lines[0]
         width = len(self.names)
         if set(map(len, cells)) <= {width}:
@@ -60,7 +62,7 @@ class RecordReader:
         place = next(i for i, record in enumerate(cells) if len(record) != width)
         error = InvalidInputError(
             f"every row must have the header's {width} fields, got {len(cells[place])} in line {lines[place]} "
-            f"of {self._table}"
+            f"of {self.table}"
         )
         return Records(cells[:place], lines[:place], error)
 
@@ -78,7 +80,7 @@ class RecordReader:
         except csv.Error as error:
             if is_end or "unexpected end" not in str(error):
                 line = self._n_lines + n_done + 1
-                reason = f"fields must be well quoted and not endless, got {error} in line {line} of {self._table}"
+                reason = f"fields must be well quoted and not endless, got {error} in line {line} of {self.table}"
                 return found._replace(error=InvalidInputError(reason))
             self._open = lines[n_done:]
         self._n_lines += n_done
@@ -91,11 +93,11 @@ class RecordReader:
             self._n_lines += len(lines)
             return []
         self._started = True
-        stated = table_cells.separator_line(filled[0])
+        stated = _SEPARATOR_LINE.fullmatch(filled[0])
         if stated is None:
             self.delimiter = self.delimiter or table_cells.sniff_delimiter(filled, names=self._wanted)
             return lines
-        self.delimiter = self.delimiter or stated
+        self.delimiter = self.delimiter or stated.group(1)
         place = lines.index(filled[0]) + 1
         self._n_lines += place
         return lines[place:]

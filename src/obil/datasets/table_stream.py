@@ -44,26 +44,24 @@ def iter_table(
     if chunk_rows < 1:
         raise InvalidInputError(f"chunk_rows must be positive, got {chunk_rows}")
     table_cells.require_delimiter(delimiter, decimal)
-    return _chunks(source, chunk_rows, types, delimiter, decimal, encoding)
+    reader = RecordReader(table_text.source_name(source), delimiter=delimiter, wanted=list(types or ()))
+    return _chunks(reader, table_text.text_blocks(source, encoding=encoding), chunk_rows, types, decimal)
 
 
 def _chunks(
-    source: TableSource,
+    reader: RecordReader,
+    blocks: Iterator[str],
     chunk_rows: int,
     types: Mapping[str, ColumnType] | None,
-    delimiter: str | None,
     decimal: str | None,
-    encoding: str | None,
 ) -> Iterator[tuple[Columns, int]]:
-    name = table_text.source_name(source)
-    reader = RecordReader(name, delimiter=delimiter, wanted=list(types or ()))
     parser: _Parser | None = None
     n_read = 0
     end: list[str | None] = [None]
-    for text in chain(table_text.text_blocks(source, encoding=encoding), end):
+    for text in chain(blocks, end):
         records = reader.push(text)
         if reader.names:
-            parser = parser or _Parser(reader, types, decimal, name)
+            parser = parser or _Parser(reader, types, decimal)
             for start in range(0, len(records.cells), chunk_rows):
                 chunk = slice(start, start + chunk_rows)
                 columns, n_rows, error = parser.parse(records.cells[chunk], records.lines[chunk])
@@ -75,21 +73,19 @@ def _chunks(
         if records.error is not None:
             raise records.error
     if parser is None:
-        raise InvalidInputError(f"a table must have a header, got an empty file: {name}")
+        raise InvalidInputError(f"a table must have a header, got an empty file: {reader.table}")
 
 
 class _Parser:
     """Turns records into columns."""
 
-    def __init__(
-        self, reader: RecordReader, types: Mapping[str, ColumnType] | None, decimal: str | None, name: str
-    ) -> None:
+    def __init__(self, reader: RecordReader, types: Mapping[str, ColumnType] | None, decimal: str | None) -> None:
         self._types = dict.fromkeys(reader.names, "text") if types is None else dict(types)
-        table_cells.require_columns(list(self._types), reader.names, table=name)
+        table_cells.require_columns(list(self._types), reader.names, table=reader.table)
         self._places = [reader.names.index(column) for column in self._types]
         self._decimals = dict.fromkeys(self._types, decimal or ("." if reader.delimiter == "," else None))
         self._texts = {column: _Texts() for column, kind in self._types.items() if kind == "text"}
-        self._table = name
+        self._table = reader.table
 
     def parse(
         self, records: Sequence[Sequence[str]], lines: Sequence[int]

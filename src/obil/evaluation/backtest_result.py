@@ -1,13 +1,14 @@
 """Hold the result of a backtest: every method's figures, the recommendation, and both as text or HTML."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from obil.arrays import FloatArray
 from obil.evaluation.backtest_advice import STATIC, TITLES, Recommendation, Replayed
 from obil.readable import Table, as_html, as_text
 
+FIGURES = ("method", "cost", "log_loss", "prior_error", "cost_ratio", "log_loss_ratio")
 LABEL_DRAWS = 8  # that the method with labels is replayed with: which labels come is chance, too
 
 
@@ -63,31 +64,14 @@ class Backtest:
         return {
             "classes": list(self.classes),
             "rows": {"earlier": self.n_earlier, "later": self.n_later},
-            "labels": {
-                "rate": self.label_rate,
-                "delay": self.label_delay,
-                "came": self.n_labels,
-                "draws": LABEL_DRAWS,
-            },
+            "labels": {"rate": self.label_rate, "delay": self.label_delay, "came": self.n_labels, "draws": LABEL_DRAWS},
             "local_prior": {"rows": self.window, "error": self.truth_error},
             "methods": [
-                {
-                    "method": one.method,
-                    "cost": one.cost,
-                    "log_loss": one.log_loss,
-                    "prior_error": one.prior_error,
-                    "cost_ratio": one.cost_ratio,
-                    "log_loss_ratio": one.log_loss_ratio,
-                    "log_loss_excess": one.excess.mean,
-                    "log_loss_excess_error": one.excess.standard_error,
-                }
+                {field: getattr(one, field) for field in FIGURES}
+                | {"log_loss_excess": one.excess.mean, "log_loss_excess_error": one.excess.standard_error}
                 for one in self.methods
             ],
-            "recommendation": {
-                "lead": advised.lead,
-                "start_weights": list(advised.start_weights),
-                "sentence": advised.sentence,
-            },
+            "recommendation": asdict(advised) | {"start_weights": list(advised.start_weights)},
         }
 
     def _table(self) -> Table:

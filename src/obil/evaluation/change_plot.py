@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.evaluation.tracking_plot import COLOURS
+from obil.evaluation.prior_plots import COLOURS
 from obil.online.reports.explain import ChangeReport
 from obil.online.reports.stream_facts import StreamFacts
 from obil.online.state.history import Bucket, StreamHistory
@@ -92,7 +92,7 @@ def _draw_prevalence(
     parts = (slice(0, cut), slice(cut, None))  # a change would be smoothed into a slope that starts before it
     reach = math.ceil(SMOOTHING * len(buckets)) if len(buckets) > 4 else 0
     top = 0.0
-    for colour, k in zip(_curve_colours(), drawn, strict=False):
+    for colour, k in zip(COLOURS[1:], drawn, strict=False):
         means = np.array([bucket.prevalence[k] for bucket in buckets])
         curves = [_smoothed(means[part], weights[part], reach) for part in parts]
         name = _short_name(facts.class_names[k])
@@ -233,10 +233,6 @@ def _odds(log_ratio: float) -> str:
     else:
         text = f"{size:.0e}".replace("e+0", "e").replace("e+", "e")
     return f"{text}:1" if log_ratio > -1e-9 else f"1:{text}"
-
-
-def _curve_colours() -> list[str]:
-    return [COLOURS[1], *COLOURS[2:]]
 
 
 def _smoothed(values: FloatArray, weights: FloatArray, reach: int) -> FloatArray:

@@ -124,9 +124,7 @@ def _point(
         negative_predictive_value=quiet / others if others > 0.0 else float("nan"),
         alert_rate=alerts / (alerts + others),
         f1=2.0 * hits / (2.0 * hits + false_alarms + misses),
-        expected_cost=float(
-            cost[1, 1] * hits + cost[1, 0] * false_alarms + cost[0, 1] * misses + cost[0, 0] * quiet,
-        ),
+        expected_cost=float(cost[1, 1] * hits + cost[1, 0] * false_alarms + cost[0, 1] * misses + cost[0, 0] * quiet),
         n_false_alarms=int((alert & ~true).sum()),
         n_found=int((alert & true).sum()),
     )

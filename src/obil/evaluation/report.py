@@ -16,10 +16,9 @@ from obil.calibration.diagnose import CalibrationFigures, Diagnosis, diagnose
 from obil.calibration.recalibration import Estimate
 from obil.calibration.verdict import Verdict
 from obil.errors import InvalidInputError
-from obil.evaluation.calibration_plot import reliability_plot
 from obil.evaluation.markup import escaped, name, percent, table
-from obil.evaluation.operating_plot import legend, operating_plot, plot_priors
 from obil.evaluation.operating_points import FEW_ROWS, OperatingPoint, costs_of, operating_points, with_training_prior
+from obil.evaluation.report_plots import legend, operating_plot, plot_priors, reliability_plot
 from obil.evaluation.report_text import GLOSSARY, HEADLINES, NEXT_STEPS, offset_text, policy_text, slope_text
 from obil.evaluation.verify import Verification, verify
 from obil.policies import CostPolicy, Policy
@@ -77,7 +76,7 @@ def report_page(model: RatioModel, verification: Verification, *, policy: Policy
 
 
 def _verdict(verdict: Verdict) -> str:
-    more = "".join(f"<li>{escaped(_sentence(reason))}</li>" for reason in verdict.reasons[1:])
+    more = "".join(f"<li>{escaped(reason[:1].upper() + reason[1:])}.</li>" for reason in verdict.reasons[1:])
     figures = table(
         "What the deployment gate looked at",
         ("Figure", "Found", "Allowed", "Refused above", "Chance alone gives up to"),
@@ -127,7 +126,8 @@ def _calibration(model: RatioModel, verification: Verification, rule: Policy) ->
     ]
     found_here.append((["Slope", *_estimate(recalibration.slope), "1"], slope_text(recalibration.slope)))
     error = diagnosis.balanced_ece
-    found_here.append((["Calibration error", f"{error:.3f}", "n/a", "0"], _ece_text(error)))
+    meaning = f"At equal class priors, probabilities are {percent(error)} away from observed rates, on average."
+    found_here.append((["Calibration error", f"{error:.3f}", "n/a", "0"], meaning))
     figures = table(
         "Calibration on these rows",
         ("Figure", "Found", f"{percent(recalibration.level)} interval", "Ideal"),
@@ -218,6 +218,7 @@ def _point_cells(point: OperatingPoint, own: float) -> list[str]:
         chance = float(expit(point.log_threshold + logit(point.prior)))
         threshold = f"{point.log_threshold:+.2f} ({percent(chance)})"
     rough = "*" if point.is_rough else ""
+    cost = 1_000.0 * point.expected_cost
     return [
         percent(point.prior) + (" (training)" if point.prior == own else ""),
         threshold,
@@ -227,22 +228,10 @@ def _point_cells(point: OperatingPoint, own: float) -> list[str]:
         percent(point.negative_predictive_value),
         percent(point.alert_rate),
         f"{point.f1:.3f}",
-        _amount(1_000.0 * point.expected_cost),
+        f"{cost:,.0f}" if abs(cost) >= 100.0 else f"{cost:.3g}",
     ]
 
 
 def _estimate(estimate: Estimate) -> tuple[str, str]:
     low, high = estimate.interval
     return f"{estimate.value:+.2f}", f"{low:+.2f} to {high:+.2f}"
-
-
-def _amount(cost: float) -> str:
-    return f"{cost:,.0f}" if abs(cost) >= 100.0 else f"{cost:.3g}"
-
-
-def _ece_text(error: float) -> str:
-    return f"At equal class priors, predicted probabilities are {percent(error)} away from observed rates, on average."
-
-
-def _sentence(reason: str) -> str:
-    return reason[:1].upper() + reason[1:] + "."
