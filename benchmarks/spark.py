@@ -26,8 +26,8 @@ from obil.online.decision_rule import DecisionRule
 from obil.online.online_classifier import HORIZON, OnlineClassifier
 from obil.serving.ratio_model import RatioModel
 from obil.spark import score
-from obil.spark.decision_columns import class_values
-from obil.spark.key_state import KeyRestorer, packed
+from obil.spark.columns import class_values
+from obil.spark.key_processor import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
 
 CORES = 2

@@ -1,8 +1,8 @@
 """Keep streams in a dictionary: what the HTTP side needs of the real ones, without a store."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,17 @@ import numpy as np
 from obil.errors import InvalidInputError
 from obil.online.online_classifier import OnlineClassifier
 from obil.policies.notation import policy_from_json
-from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
-from obil.service.streams.operations import (
-    Decided,
-    Label,
+from obil.service.records import (
     LabelResult,
-    Rows,
-    Sender,
+    ModelCard,
     SettingsChange,
     StreamDetail,
     StreamHistory,
     StreamPage,
-    StreamSettings,
     StreamSummary,
 )
+from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
+from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 
@@ -31,7 +28,7 @@ from obil.trackers import BayesBank
 class _Stream:
     def __init__(self, online: OnlineClassifier, settings: StreamSettings) -> None:
         self.online, self.settings = online, settings
-        self.created = self.updated = time.time()
+        self.created = self.updated = datetime.now(UTC)
         self.seq = self.labels = self.alerts = 0
         self.ids: dict[Any, int] = {}
         self.responses: dict[str, tuple[bytes, Any]] = {}
@@ -39,7 +36,7 @@ class _Stream:
 
     def touch(self) -> None:
         self.seq += 1
-        self.updated = time.time()
+        self.updated = datetime.now(UTC)
 
 
 class StreamsInMemory:
@@ -55,14 +52,20 @@ class StreamsInMemory:
         return self._model
 
     @property
-    def model_card(self) -> Mapping[str, Any]:
-        columns = self._model.encoder.columns if self._model.encoder else ()
-        return {
-            "version": "v1",
-            "classes": self._model.classes_.tolist(),
-            "training_prior": self._model.prior_.tolist(),
-            "columns": [{"name": c.name, "type": "category" if c.is_category else "number"} for c in columns],
-        }
+    def model_card(self) -> ModelCard:
+        return ModelCard(
+            version="v1",
+            classes=self._model.classes_.tolist(),
+            training_prior=self._by_class(self._model.prior_),
+            columns=[
+                {"name": one.name, "type": "category" if one.is_category else "number"}
+                for one in self._model.columns or ()
+            ],
+            n_features=self._model.n_features,
+            views=self._model.n_views,
+            gate={},
+            reliability=[],
+        )
 
     def state(self) -> dict[str, Any]:
         """Return everything that a refused request must leave as it is."""
@@ -91,7 +94,7 @@ class StreamsInMemory:
             return before
         unknown = [one.id for one in labels if not found.online.feedback(one.id, one.label, propensity=one.propensity)]
         found.labels += len(labels) - len(unknown)
-        response = LabelResult(stream, len(labels) - len(unknown), unknown)
+        response = LabelResult(stream, len(labels) - len(unknown), unknown, repeated=False)
         self._keep(found, sender, response)
         return response
 
@@ -110,7 +113,7 @@ class StreamsInMemory:
             found.online.policy = policy_from_json(policy)
         except InvalidInputError as error:
             raise BadInputError(str(error), where="policy") from None
-        change = SettingsChange(time.time(), sender.by, found.online.n_rows, before, dict(policy))
+        change = SettingsChange(datetime.now(UTC), sender.by, found.online.n_rows, before, dict(policy))
         found.changes.insert(0, change)
         found.touch()
         return change
@@ -167,7 +170,7 @@ class StreamsInMemory:
         known = [name for name in seq if name in self._streams]
         return [self._summary(name) for name in known if self._streams[name].seq != seq[name]]
 
-    async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
+    async def reload_model(self, sender: Sender) -> ModelCard:
         return self.model_card
 
     async def ready(self) -> bool:

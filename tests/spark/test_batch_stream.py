@@ -11,8 +11,7 @@ from pyspark.errors import StreamingQueryException
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.spark import stream_batches
 from obil.spark.batch_bank import BatchBank
-from obil.spark.batch_file import AfterBatch, read_after, write_after
-from obil.spark.batch_stream import BatchFollower
+from obil.spark.batch_stream import AfterBatch, BatchFollower, read_after, write_after
 from obil.trackers.evidence import BinaryEvidence
 from tests.online.cases import pair_model, pair_scores, triangle_model
 from tests.spark.conftest import date_file

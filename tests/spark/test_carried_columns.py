@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from obil.errors import InvalidInputError
 from obil.spark import estimate_prior, score, stream
-from obil.spark.feature_columns import model_input_of_arrow
+from obil.spark.columns import model_input_of_arrow
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, triangle_model, triangle_scores
 

@@ -12,8 +12,8 @@ import obil
 from obil.errors import InvalidInputError
 from obil.online.state.packed_state import unpack_state
 from obil.spark import keyed_stream, score, stream
-from obil.spark.decision_columns import as_binary
-from obil.spark.key_rows import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout, decided_rows
+from obil.spark.columns import as_binary
+from obil.spark.key_processor import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout, decided_rows
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, pair_stream
 

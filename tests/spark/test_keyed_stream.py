@@ -12,7 +12,7 @@ import obil
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.spark import stream
-from obil.spark.key_state import KeyRestorer, packed
+from obil.spark.key_processor import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores

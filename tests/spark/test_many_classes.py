@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from obil.bayes.posterior import posterior
-from obil.spark.many_classes import LEAST_START, start_from_posteriors
+from obil.spark.prevalence import LEAST_START, start_from_posteriors
 from tests.online.cases import triangle_model, triangle_scores
 
 

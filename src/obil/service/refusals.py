@@ -1,22 +1,8 @@
-"""Define why a request is refused, each with its HTTP status.
+"""Define why a request is refused, each with its HTTP status and code."""
 
-RefusedError
-├── BadInputError         422   a value breaks a rule; names the column or the field
-├── NotUnderstoodError    400   the body is not the JSON or CSV that its Content-Type says
-├── NoKeyError            401   no API key, or one that is wrong, expired or revoked
-├── WrongScopeError       403   the key lacks the scope
-├── ForeignHostError      403   the Host or the Origin of the request is not this service's
-├── UnknownStreamError    404   no stream has this name
-├── UnknownDecisionError  404   no decision has this id
-├── TooLargeError         413   the body has more bytes or rows than the service accepts
-├── UnsupportedTypeError  415   the service does not read this content type
-├── StreamExistsError     409   a stream of this name exists with other settings
-├── KeyReusedError        409   the idempotency key was used with another body
-├── ModelRefusedError     409   the deployment gate refuses the new model, or it does not fit the streams
-├── NotStoredError        503   the store is full or unavailable: nothing was stored, try again
-├── ModelChangedError     503   the model was replaced during the request: nothing was stored, try again
-└── BusyError             503   as many event streams are open as the service allows
-"""
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
 
 from obil.errors import ObilError
 
@@ -24,103 +10,88 @@ from obil.errors import ObilError
 class RefusedError(ObilError):
     """The root: a request that changed nothing."""
 
-    status = 422
-    code = "refused"
+    status: ClassVar[int] = 422
+    code: ClassVar[str] = "refused"
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(message)
         self.where = where  # the column or field that is wrong, if it is one
 
+    def __init_subclass__(cls, *, status: int, code: str) -> None:
+        cls.status, cls.code = status, code
 
-class BadInputError(RefusedError):
+
+class BadInputError(RefusedError, status=422, code="bad_input"):
     """A value breaks the rule that the message states."""
 
-    status, code = 422, "bad_input"
 
-
-class NotUnderstoodError(RefusedError):
+class NotUnderstoodError(RefusedError, status=400, code="not_understood"):
     """The body is not the JSON or CSV that its Content-Type says."""
 
-    status, code = 400, "not_understood"
 
-
-class NoKeyError(RefusedError):
+class NoKeyError(RefusedError, status=401, code="no_key"):
     """The API key is missing, wrong, expired or revoked."""
 
-    status, code = 401, "no_key"
 
-
-class WrongScopeError(RefusedError):
+class WrongScopeError(RefusedError, status=403, code="wrong_scope"):
     """The key lacks the scope."""
-
-    status, code = 403, "wrong_scope"
 
     def __init__(self, message: str, *, caller: str) -> None:
         super().__init__(message)
         self.caller = caller  # for the log
 
 
-class ForeignHostError(RefusedError):
+class ForeignHostError(RefusedError, status=403, code="foreign_host"):
     """The Host or the Origin of the request is not this service's."""
 
-    status, code = 403, "foreign_host"
 
-
-class UnknownStreamError(RefusedError):
+class UnknownStreamError(RefusedError, status=404, code="unknown_stream"):
     """No stream has this name."""
 
-    status, code = 404, "unknown_stream"
 
-
-class UnknownDecisionError(RefusedError):
+class UnknownDecisionError(RefusedError, status=404, code="unknown_decision"):
     """No decision has this id."""
 
-    status, code = 404, "unknown_decision"
 
-
-class TooLargeError(RefusedError):
+class TooLargeError(RefusedError, status=413, code="too_large"):
     """The body has more bytes or rows than the service accepts."""
 
-    status, code = 413, "too_large"
 
-
-class UnsupportedTypeError(RefusedError):
+class UnsupportedTypeError(RefusedError, status=415, code="unsupported_type"):
     """The service does not read this content type."""
 
-    status, code = 415, "unsupported_type"
 
-
-class StreamExistsError(RefusedError):
+class StreamExistsError(RefusedError, status=409, code="stream_exists"):
     """A stream of this name exists with other settings."""
 
-    status, code = 409, "stream_exists"
 
-
-class KeyReusedError(RefusedError):
+class KeyReusedError(RefusedError, status=409, code="key_reused"):
     """The idempotency key was used with another body."""
 
-    status, code = 409, "key_reused"
 
-
-class ModelRefusedError(RefusedError):
+class ModelRefusedError(RefusedError, status=409, code="model_refused"):
     """The deployment gate refuses the new model, or it does not fit the streams."""
 
-    status, code = 409, "model_refused"
 
-
-class NotStoredError(RefusedError):
+class NotStoredError(RefusedError, status=503, code="not_stored"):
     """The store is full or unavailable: nothing of this request was stored."""
 
-    status, code = 503, "not_stored"
 
-
-class ModelChangedError(RefusedError):
+class ModelChangedError(RefusedError, status=503, code="model_changed"):
     """The model was replaced after the rows were read for it."""
 
-    status, code = 503, "model_changed"
 
-
-class BusyError(RefusedError):
+class BusyError(RefusedError, status=503, code="busy"):
     """As many event streams are open as the service allows."""
 
-    status, code = 503, "busy"
+
+@contextmanager
+def as_bad_input(where: str | None = None, *also: type[Exception]) -> Iterator[None]:
+    """Refuse input that the library refuses, with its message; `where` names the field."""
+    caught: tuple[type[Exception], ...] = (ObilError, *also)
+    try:
+        yield
+    except RefusedError:
+        raise
+    except caught as error:
+        raise BadInputError(str(error), where=where) from None

@@ -1,21 +1,24 @@
-"""Run the service in this process: open the store, load the model, listen, and stop cleanly."""
+"""Run the service in this process: open the store, load the model, listen, log in JSON, and stop cleanly."""
 
 import asyncio
 import gc
+import json
 import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TextIO
 
 import uvicorn
 from fastapi import FastAPI
 
 from obil.errors import InvalidInputError, ObilError
 from obil.service.http.app import create_app
-from obil.service.http.json_logs import set_up_json_logs
 from obil.service.refusals import RefusedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import open_store
@@ -26,6 +29,7 @@ from obil.service.streams.stream_hub import StreamHub
 PRUNE_SECONDS = 3_600.0
 FOLLOW_SECONDS = 1.0
 DAY = 86_400.0
+_ENCODER = json.JSONEncoder(default=str)
 
 log = logging.getLogger("obil.service")
 
@@ -59,11 +63,7 @@ def run_service(
 
 
 def open_service(
-    model: Path,
-    settings: ServiceSettings,
-    *,
-    trusted: Sequence[str] = (),
-    defaults: StreamSettings | None = None,
+    model: Path, settings: ServiceSettings, *, trusted: Sequence[str] = (), defaults: StreamSettings | None = None
 ) -> FastAPI:
     """Return the whole service as an ASGI application, for a server of your own.
 
@@ -106,9 +106,8 @@ def require_free_port(host: str, port: int) -> None:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # as the server does: closed connections may linger
+            # as the server does: closed connections may linger
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
         raise InvalidInputError(
@@ -165,7 +164,7 @@ def _lifespan(hub: StreamHub, settings: ServiceSettings) -> Callable[[FastAPI], 
 async def _reload(hub: StreamHub) -> None:
     try:
         card = await hub.reload_model(Sender(by="signal"))
-        log.info("model reloaded", extra={"fields": {"version": card["version"]}})
+        log.info("model reloaded", extra={"fields": {"version": card.version}})
     except RefusedError as error:
         log.error("model not reloaded", extra={"fields": {"reason": str(error)}})
 
@@ -188,6 +187,50 @@ async def _prune(hub: StreamHub, days: float) -> None:
         except RefusedError as error:
             log.warning("nothing pruned", extra={"fields": {"reason": str(error)}})
         await asyncio.sleep(PRUNE_SECONDS)
+
+
+class JsonFormatter(logging.Formatter):
+    """Time, level, logger, message and the record's `fields`; of an exception only its type, never its values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second, self._text = -1, ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        line: dict[str, Any] = {
+            "at": self._time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update(getattr(record, "fields", {}))
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = record.exc_info[0].__name__
+        return _ENCODER.encode(line)
+
+    def _time(self, seconds: float) -> str:
+        """Return a time as ISO 8601 in UTC; each second is formatted once."""
+        second = int(seconds)
+        if second != self._second:
+            self._second = second
+            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._text}.{int((seconds - second) * 1e3):03}Z"
+
+
+def set_up_json_logs(level: str = "info", *, stream: TextIO | None = None) -> logging.Handler:
+    """Send obil's logs and its server's warnings to a stream, standard error if None; return the handler."""
+    # no line shows these, and each would be looked up for every request
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter())
+    # otherwise the server and the event loop would log plain text, and their tracebacks may hold a row's values
+    for name, lowest in (("obil", level.upper()), ("uvicorn", "WARNING"), ("asyncio", "WARNING")):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(lowest)
+        logger.propagate = False
+    return handler
 
 
 def _without_password(url: str) -> str:

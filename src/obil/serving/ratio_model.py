@@ -12,7 +12,7 @@ from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
-from obil.serving.columns import ColumnEncoder, column_names, column_values, is_table, require_columns
+from obil.serving.columns import Column, ColumnEncoder, column_names, column_values, is_table, require_columns
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
@@ -83,6 +83,16 @@ class RatioModel:
             raise InvalidInputError(
                 f"the model takes {n_features} features, its columns are {len(self.encoder.columns)}"
             )
+
+    @property
+    def n_features(self) -> int | None:
+        """How many columns a row has; None if the scorer takes any number."""
+        return self.scorer.n_features
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns that rows are encoded by, with their categories; None if the scorer takes rows as they are."""
+        return None if self.encoder is None else self.encoder.columns
 
     @property
     def n_views(self) -> int:

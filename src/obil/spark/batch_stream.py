@@ -1,8 +1,10 @@
 """Decide one huge stream by micro-batches: partitions send evidence, the driver updates one prior."""
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from obil.arrays import FloatArray, PriorLike
+from obil.arrays import FloatArray, PriorLike, as_prior
 from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.online.state.checkpoint import sync_folder
 from obil.policies import Policy
 from obil.serving.ratio_model import RatioModel
 from obil.spark.batch_bank import BatchBank
-from obil.spark.batch_file import AfterBatch, read_after, write_after
-from obil.spark.decision_columns import require_free
-from obil.spark.evidence_tables import EVIDENCE, binary_evidence, total_evidence
+from obil.spark.columns import require_free
+from obil.spark.evidence import EVIDENCE, binary_evidence, total_evidence
 from obil.spark.scoring import score
 from obil.spark.shipped_model import ShippedModel
 
 Write = Callable[[DataFrame, int], object]
 # the local property with the id of the query, kept in its checkpoint; None if threads are not pinned
 QUERY_ID = "sql.streaming.queryId"
+KIND = "obil_batches"
+FORMAT = 2
 
 
 def stream_batches(
@@ -68,27 +72,15 @@ def stream_batches(
     """
     if not df.isStreaming:
         raise InvalidInputError("df must be streaming: use score and estimate_prior for other tables")
-    follower = BatchFollower(
-        model,
-        write=write,
-        state=state,
-        prior=prior,
-        settings={"costs": costs, "policy": policy, "positive": positive, "features": features, "trusted": trusted},
-    )
-    return df.writeStream.foreachBatch(follower)
+    settings = {"costs": costs, "policy": policy, "positive": positive, "features": features, "trusted": trusted}
+    return df.writeStream.foreachBatch(BatchFollower(model, write=write, state=state, prior=prior, settings=settings))
 
 
 class BatchFollower:
     """What `foreachBatch` calls: decide at the current prior, write, add up evidence, update, keep the state."""
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        write: Write,
-        state: str | os.PathLike[str],
-        prior: PriorLike | Mapping[Any, float] | None,
-        settings: Mapping[str, Any],
+        self, model: Any, *, write: Write, state: str | os.PathLike[str], prior: Any, settings: Mapping[str, Any]
     ) -> None:
         self._shipped = ShippedModel.of(model, trusted=settings["trusted"])
         self.model: RatioModel = self._shipped.load()
@@ -145,3 +137,55 @@ def _ratios_of_column(table: Any) -> FloatArray:
     """Return the log ratios of two classes, (n, 2), from the column of the second."""
     positive = table["log_ratio"].to_numpy(dtype=np.float64)
     return np.stack([np.zeros(len(positive)), positive], axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AfterBatch:
+    """A tracker after a micro-batch, with the batch's query, its number and the prior it was decided at.
+
+    Number and prior let a batch that Spark repeats after a crash be decided as before and counted once.
+    """
+
+    query: str | None  # the id that Spark keeps in the checkpoint; None if unknown
+    batch_id: int
+    decided_with: FloatArray  # (K,)
+    bank: BatchBank
+
+
+def read_after(path: Path) -> AfterBatch | None:
+    """Return the state in the file, None if there is no file yet."""
+    if not path.exists():
+        return None
+    try:
+        saved: Any = json.loads(path.read_text(encoding="utf-8"))
+        if saved["kind"] != KIND or saved["format"] != FORMAT:
+            raise InvalidStateError(f"{path} is not the state of a stream of batches that this version reads")
+        prior = as_prior(saved["decided_with"])
+        query = None if saved["query"] is None else str(saved["query"])
+        return AfterBatch(query, int(saved["batch"]), prior, BatchBank.from_state(saved["bank"]))
+    except (KeyError, TypeError, ValueError, InvalidInputError) as error:
+        if isinstance(error, InvalidStateError):
+            raise
+        raise InvalidStateError(
+            f"{path} is damaged ({type(error).__name__}: {error!s:.80}): restore a copy, or start a new checkpoint"
+        ) from None
+
+
+def write_after(path: Path, after: AfterBatch) -> None:
+    """Replace the file atomically, and on disk before this returns."""
+    saved = {
+        "kind": KIND,
+        "format": FORMAT,
+        "query": after.query,
+        "batch": after.batch_id,
+        "decided_with": after.decided_with.tolist(),
+        "bank": after.bank.state(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(saved, file, allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_folder(path.parent)

@@ -1,17 +1,40 @@
-"""Run one online classifier per key inside Spark's state store."""
+"""Run one online classifier per key inside Spark's state store: its rows in time order, its labels in between."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from obil.spark.key_rows import RowLayout, decided_rows
-from obil.spark.key_state import KeyRestorer, packed
+from obil.errors import InvalidStateError
+from obil.online.decision import Decisions
+from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.packed_state import pack_state, unpack_state
+from obil.serving.ratio_model import RatioModel
+from obil.spark.columns import class_values, from_binary, vector_values
 from obil.spark.shipped_model import ShippedModel
 
 STREAM = "stream"  # one state variable: one read and one write per key
 STATE = "model string, data binary, pending binary"
+TIME, ID, LABEL, PROPENSITY = "obil_time", "obil_id", "obil_label", "obil_propensity"
+RATIOS, VIEWS = "obil_ratios", "obil_views"
+DECIDED = ("log_ratio", "prior", "posterior", "threshold", "decision", "trusted")
+LABELS = "labels"  # the part of a state that grows with the decisions that wait for labels
+FINGERPRINT = 16  # characters of a model's fingerprint that a key keeps
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """Which of the optional columns a query has."""
+
+    n_classes: int
+    n_views: int
+    has_ids: bool
+    has_labels: bool
+    has_propensities: bool
 
 
 class KeyProcessor(StatefulProcessor):
@@ -58,3 +81,99 @@ class KeyProcessor(StatefulProcessor):
 
     def close(self) -> None:
         """Do nothing: the state is in the state store."""
+
+
+def packed(online: OnlineClassifier) -> tuple[bytes, bytes]:
+    """Return a stream's state, and its decisions that wait for labels, as bytes."""
+    state = online.state()
+    pending = pack_state(state[LABELS])
+    return pack_state({name: part for name, part in state.items() if name != LABELS}), pending
+
+
+class KeyRestorer:
+    """Restore the stream of a key, with the settings and the model of the running query.
+
+    Idle keys may still refer to a replaced model, of an earlier run; `fresh` is the stream of a new key, packed.
+    """
+
+    def __init__(self, shipped: ShippedModel, replaced: Sequence[ShippedModel], fresh: tuple[bytes, bytes]) -> None:
+        self.model = shipped.load()
+        self.name = shipped.fingerprint[:FINGERPRINT]
+        self._replaced = {old.fingerprint[:FINGERPRINT]: old for old in replaced}
+        self._fresh = fresh
+        self._policy = unpack_state(fresh[0])["policy"]
+
+    def fresh(self) -> OnlineClassifier:
+        """Return the stream of a new key."""
+        return self._opened(self.model, *self._fresh)
+
+    def restored(self, name: str, stream: bytes, pending: bytes) -> OnlineClassifier:
+        """Return the stream of a key, saved under the named model."""
+        if name == self.name:
+            return self._opened(self.model, stream, pending)
+        if name not in self._replaced:
+            raise InvalidStateError(
+                f"the state of this key belongs to model {name}, the query runs {self.name}: name the replaced model "
+                "in replaces=[...]"
+            )
+        online = self._opened(self._replaced[name].load(), stream, pending)
+        online.model = self.model
+        return online
+
+    def _opened(self, model: RatioModel, stream: bytes, pending: bytes) -> OnlineClassifier:
+        state: Mapping[str, Any] = unpack_state(stream)
+        # the policy belongs to the query, not to the key: costs may change between two runs
+        return OnlineClassifier.from_state(model, {**state, LABELS: unpack_state(pending), "policy": self._policy})
+
+
+def decided_rows(online: OnlineClassifier, table: Any, layout: RowLayout) -> Iterator[dict[str, Any]]:
+    """Decide the rows of a micro-batch and pass its labels on, by time; yield columns for each run of rows."""
+    times = table[TIME].to_numpy()
+    ids = table[ID].to_numpy() if layout.has_ids else None
+    is_label = table[LABEL].notna().to_numpy() if layout.has_labels else np.zeros(len(table), dtype=bool)
+    order = np.lexsort((*_content(table, layout), *([] if ids is None else [ids]), is_label, times))
+    for rows in _runs(order, is_label):
+        if is_label[rows[0]]:
+            _feed_back(online, table.iloc[rows], layout)
+        else:
+            part = table[RATIOS].to_numpy()[rows]
+            views = table[VIEWS].to_numpy()[rows] if layout.n_views else None
+            decisions = online.decide_log_ratios(
+                from_binary(part, layout.n_classes),
+                views=None if views is None else from_binary(views, layout.n_views, layout.n_classes),
+                ids=None if ids is None else ids[rows].tolist(),
+            )
+            yield {TIME: times[rows], ID: list(decisions.ids), **decided_columns(decisions)}
+
+
+def decided_columns(decisions: Decisions) -> dict[str, Any]:
+    """Return decisions as columns."""
+    n_rows = len(decisions)
+    return {
+        "log_ratio": vector_values(decisions.log_ratios),
+        "prior": vector_values(decisions.priors),
+        "posterior": vector_values(decisions.posteriors),
+        "threshold": decisions.thresholds if decisions.thresholds is not None else np.full(n_rows, np.nan),
+        "decision": class_values(decisions.labels),
+        "trusted": decisions.trusted,
+    }
+
+
+def _content(table: Any, layout: RowLayout) -> list[Any]:
+    """Return what else orders lines, so that a repeated Spark task decides them as before."""
+    labels = [np.array([str(label) for label in table[LABEL]], dtype=object)] if layout.has_labels else []
+    propensities = [table[PROPENSITY].to_numpy(dtype=np.float64)] if layout.has_propensities else []
+    columns = [RATIOS, *([VIEWS] if layout.n_views else [])]
+    return [*propensities, *labels, *(np.array([v or b"" for v in table[name]], dtype=object) for name in columns)]
+
+
+def _runs(order: npt.NDArray[np.int64], is_label: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.int64]]:
+    """Yield the longest stretches of `order` that are all rows, or all labels."""
+    if len(order):
+        yield from np.split(order, np.flatnonzero(np.diff(is_label[order].astype(np.int8))) + 1)
+
+
+def _feed_back(online: OnlineClassifier, labels: Any, layout: RowLayout) -> None:
+    propensities = labels[PROPENSITY].fillna(1.0).tolist() if layout.has_propensities else [1.0] * len(labels)
+    for name, label, propensity in zip(labels[ID].tolist(), labels[LABEL].tolist(), propensities, strict=True):
+        online.feedback(name, label, propensity=propensity)

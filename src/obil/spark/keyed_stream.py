@@ -7,17 +7,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegralType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types as T  # noqa: N812  # the usual name
 
 from obil.arrays import PriorLike
 from obil.bayes.costs import Costs
@@ -26,12 +16,19 @@ from obil.monitor import LabelShiftMonitor
 from obil.online.online_classifier import HORIZON, OnlineClassifier
 from obil.policies import Policy
 from obil.serving.ratio_model import RatioModel
-from obil.spark.carried_columns import as_ordered, as_text, from_ordered, from_text, named
-from obil.spark.decision_columns import as_binary, class_type, require_free, vector_type
-from obil.spark.feature_columns import FEATURE, feature_columns, model_input, numbered_features, require_columns
-from obil.spark.key_processor import KeyProcessor
-from obil.spark.key_rows import DECIDED, ID, LABEL, PROPENSITY, RATIOS, TIME, VIEWS, RowLayout
-from obil.spark.key_state import packed
+from obil.spark import columns
+from obil.spark.key_processor import (
+    DECIDED,
+    ID,
+    LABEL,
+    PROPENSITY,
+    RATIOS,
+    TIME,
+    VIEWS,
+    KeyProcessor,
+    RowLayout,
+    packed,
+)
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers import PriorTracker
 
@@ -104,18 +101,18 @@ def stream(
     """
     shipped = ShippedModel.of(model, trusted=trusted)
     fitted = shipped.load()
-    names = feature_columns(df, fitted, features)
+    names = columns.feature_columns(df, fitted, features)
     keys = [key] if isinstance(key, str) else list(key)
     if not keys:
         raise InvalidInputError("key must name at least one column, got none")
-    require_columns(df, [name for name in (*keys, time, id, label, propensity) if name is not None])
+    columns.require_columns(df, [name for name in (*keys, time, id, label, propensity) if name is not None])
     if label is not None and id is None:
         raise InvalidInputError("label needs id=, the column that joins labels to rows")
-    if id is not None and not isinstance(df.schema[id].dataType, StringType | IntegralType):
+    if id is not None and not isinstance(df.schema[id].dataType, T.StringType | T.IntegralType):
         raise InvalidInputError(
             f"id must be a column of strings or integers: {id!r} is {df.schema[id].dataType.simpleString()}"
         )
-    require_free([*DECIDED, *(["id"] if id is None else [])], [*keys, time, *([] if id is None else [id])])
+    columns.require_free([*DECIDED, *(["id"] if id is None else [])], [*keys, time, *([] if id is None else [id])])
     old = _replaced(replaces, fitted, trusted)
     settings: dict[str, Any] = {"costs": costs, "policy": policy, "tracker": tracker, "prior": prior}
     settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "unlabeled_as": unlabeled_as}
@@ -128,23 +125,23 @@ def stream(
         has_propensities=propensity is not None,
     )
     inner_keys = {f"obil_key{i}": name for i, name in enumerate(keys)}
-    carried = [as_text(df, name, role="a key").alias(inner) for inner, name in inner_keys.items()]
-    carried.append(as_ordered(df, time).alias(TIME))
+    carried = [columns.as_text(df, name, role="a key").alias(inner) for inner, name in inner_keys.items()]
+    carried.append(columns.as_ordered(df, time).alias(TIME))
     others = ((id, ID), (label, LABEL), (propensity, PROPENSITY))
-    carried += [named(name).alias(inner) for name, inner in others if name is not None]
-    rows = _scored(df.select(*carried, *numbered_features(names)), shipped, names, layout, {TIME: time, ID: id})
+    carried += [columns.named(name).alias(inner) for name, inner in others if name is not None]
+    rows = _scored(df.select(*carried, *columns.numbered_features(names)), shipped, names, layout, {TIME: time, ID: id})
     expire_ms = None if expire_after is None else _milliseconds(expire_after)
     processor = KeyProcessor(shipped, old, packed(online), layout, list(inner_keys), expire_ms)
     if df.sparkSession.conf.get(PROVIDER, "") != ROCKS_DB:
         df.sparkSession.conf.set(PROVIDER, ROCKS_DB)
-    id_type: DataType = LongType() if id is None else df.schema[id].dataType
-    fields = [StructField(inner, StringType()) for inner in inner_keys]
-    fields += [StructField(TIME, rows.schema[TIME].dataType), StructField(ID, id_type), *_decided_fields(fitted)]
+    id_type: T.DataType = T.LongType() if id is None else df.schema[id].dataType
+    fields = [T.StructField(inner, T.StringType()) for inner in inner_keys]
+    fields += [T.StructField(TIME, rows.schema[TIME].dataType), T.StructField(ID, id_type), *_decided_fields(fitted)]
     decided = rows.groupBy(*inner_keys).transformWithStateInPandas(
-        processor, StructType(fields), "append", "None" if expire_ms is None else "ProcessingTime"
+        processor, T.StructType(fields), "append", "None" if expire_ms is None else "ProcessingTime"
     )
-    given = {name: from_text(F.col(inner), df.schema[name].dataType) for inner, name in inner_keys.items()}
-    given.setdefault(time, from_ordered(F.col(TIME), df.schema[time].dataType))  # one column may have two roles
+    given = {name: columns.from_text(F.col(inner), df.schema[name].dataType) for inner, name in inner_keys.items()}
+    given.setdefault(time, columns.from_ordered(F.col(TIME), df.schema[time].dataType))  # one column may have two roles
     given.setdefault(id or "id", F.col(ID))
     return decided.select(*(column.alias(name) for name, column in given.items()), *DECIDED)
 
@@ -154,7 +151,7 @@ def _scored(
 ) -> DataFrame:
     """Score rows before the shuffle by key: in large batches, and only log ratios are sent."""
     broadcast = shipped.broadcast(inputs.sparkSession.sparkContext)
-    kept = [field for field in inputs.schema.fields if not field.name.startswith(FEATURE)]
+    kept = [field for field in inputs.schema.fields if not field.name.startswith(columns.FEATURE)]
     extra = [RATIOS, *([VIEWS] if layout.n_views else [])]
 
     def scored(tables: Iterator[Any]) -> Iterator[Any]:
@@ -168,13 +165,13 @@ def _scored(
                 found[name] = pd.Series([None] * len(table), dtype=object, index=table.index)
             to_score = table[LABEL].isna() if layout.has_labels else pd.Series(True, index=table.index)
             if to_score.any():
-                scores = model.score(model_input(table[to_score], names, model))
-                found.loc[to_score, RATIOS] = _objects(as_binary(scores.log_ratios))
+                scores = model.score(columns.model_input(table[to_score], names, model))
+                found.loc[to_score, RATIOS] = _objects(columns.as_binary(scores.log_ratios))
                 if layout.n_views:
-                    found.loc[to_score, VIEWS] = _objects(as_binary(scores.views))
+                    found.loc[to_score, VIEWS] = _objects(columns.as_binary(scores.views))
             yield found
 
-    return inputs.mapInPandas(scored, StructType([*kept, *(StructField(name, BinaryType()) for name in extra)]))
+    return inputs.mapInPandas(scored, T.StructType([*kept, *(T.StructField(name, T.BinaryType()) for name in extra)]))
 
 
 def _replaced(replaces: Any, model: RatioModel, trusted: Collection[str]) -> tuple[ShippedModel, ...]:
@@ -192,10 +189,10 @@ def _objects(values: list[bytes]) -> Any:
     return pd.Series(values, dtype=object).to_numpy()
 
 
-def _decided_fields(model: RatioModel) -> list[StructField]:
-    kinds: dict[str, DataType] = dict.fromkeys(DECIDED, vector_type(model))
-    kinds |= {"threshold": DoubleType(), "decision": class_type(model), "trusted": BooleanType()}
-    return [StructField(name, kinds[name]) for name in DECIDED]
+def _decided_fields(model: RatioModel) -> list[T.StructField]:
+    kinds: dict[str, T.DataType] = dict.fromkeys(DECIDED, columns.vector_type(model))
+    kinds |= {"threshold": T.DoubleType(), "decision": columns.class_type(model), "trusted": T.BooleanType()}
+    return [T.StructField(name, kinds[name]) for name in DECIDED]
 
 
 def _milliseconds(duration: Any) -> int:

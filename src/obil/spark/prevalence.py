@@ -1,29 +1,43 @@
 """Estimate the prevalence of a table, or of each of its groups: partitions send evidence, which adds up."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the usual name
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from scipy.special import expit
 
 from obil.arrays import FloatArray, require_in
-from obil.errors import InvalidInputError
-from obil.spark.calibration_interval import with_cached_calibration, with_calibration
-from obil.spark.carried_columns import as_text
-from obil.spark.decision_columns import require_free
-from obil.spark.evidence_tables import (
+from obil.bayes.posterior import posterior
+from obil.errors import EstimationError, InvalidInputError
+from obil.serving.ratio_model import RatioModel
+from obil.spark import columns
+from obil.spark.evidence import (
     EVIDENCE,
-    RESULT,
+    Group,
+    as_table,
     binary_evidence,
-    group_columns,
-    result_schema,
-    result_values,
+    evidence_by_group,
+    evidence_schema,
+    pass_from_bytes,
+    pass_to_bytes,
+    total_by_group,
     total_evidence,
-    with_own_groups,
 )
-from obil.spark.feature_columns import feature_columns, model_input, numbered_features, require_columns
-from obil.spark.many_classes import estimate_many_classes
 from obil.spark.shipped_model import ShippedModel
+from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
+from obil.trackers.calibration_spread import calibration_variance, logits_of, widen
+from obil.trackers.evidence import PriorEstimate
+from obil.trackers.pass_search import PassSearch
+from obil.trackers.passes import PassEvidence
+
+RESULT = ("n_rows", "prior", "lower", "upper")
+LEAST_START = 1e-3  # the start may estimate that a class is absent; only the likelihood should decide that
 
 
 def estimate_prior(
@@ -66,36 +80,173 @@ def estimate_prior(
     require_in("level", level, 1e-6, 1.0 - 1e-6)
     shipped = ShippedModel.of(model, trusted=trusted)
     fitted = shipped.load()
-    names = feature_columns(df, fitted, features)
+    names = columns.feature_columns(df, fitted, features)
     if df.isStreaming:
         raise InvalidInputError("df must not be streaming: use stream or stream_batches to track its prior")
     by = [by] if isinstance(by, str) else list(by)
-    require_columns(df, by)
-    require_free(RESULT, by)
-    keys = group_columns(by)
-    groups = [as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]
-    table = df.select(*groups, *numbered_features(names))
+    columns.require_columns(df, by)
+    columns.require_free(RESULT, by)
+    keys = _group_columns(by)
+    groups = [columns.as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]
+    table = df.select(*groups, *columns.numbered_features(names))
     if fitted.n_classes > 2:
-        found = estimate_many_classes(table, shipped, keys, names, level)
-        return with_own_groups(found, df, by) if by else found
+        found = _estimate_many_classes(table, shipped, keys, names, level)
+        return _with_own_groups(found, df, by) if by else found
     broadcast = shipped.broadcast(df.sparkSession.sparkContext)
 
     def log_ratios(rows: Any) -> FloatArray:
         model = broadcast.value.load()
-        return model.log_ratios(model_input(rows, names, model))
+        return model.log_ratios(columns.model_input(rows, names, model))
 
     evidence = binary_evidence(table, keys, log_ratios)
     if not by:
         total = total_evidence(row[EVIDENCE] for row in evidence.collect())
-        return with_calibration(fitted, total.estimate(level=level))
-    return with_own_groups(_solved_groups(evidence, shipped, keys, level), df, by)
+        return _with_calibration(fitted, total.estimate(level=level))
+    return _with_own_groups(_solved_groups(evidence, shipped, keys, level), df, by)
 
 
 def _solved_groups(evidence: DataFrame, shipped: ShippedModel, keys: list[str], level: float) -> DataFrame:
     broadcast = shipped.broadcast(evidence.sparkSession.sparkContext)
 
     def solved(key: tuple[Any, ...], parts: Any) -> Any:
-        found = with_cached_calibration(broadcast.value, total_evidence(parts[EVIDENCE]).estimate(level=level))
-        return pd.DataFrame([[*key, *result_values(found)]], columns=[*keys, *RESULT])
+        found = _with_cached_calibration(broadcast.value, total_evidence(parts[EVIDENCE]).estimate(level=level))
+        return pd.DataFrame([[*key, *_result_values(found)]], columns=[*keys, *RESULT])
 
-    return evidence.groupBy(*keys).applyInPandas(solved, result_schema(keys, shipped.load()))
+    return evidence.groupBy(*keys).applyInPandas(solved, _result_schema(keys, shipped.load()))
+
+
+def _estimate_many_classes(
+    table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str], level: float
+) -> Any:
+    """Estimate the prior of more than two classes: each pass reads the cached log ratios once, for all groups."""
+    model = shipped.load()
+    ratios = _log_ratio_rows(table, shipped, keys, names).persist()
+    try:
+        searches: dict[Group, PassSearch] = {}
+        for group, sums in _one_pass(ratios, keys, model, at=None).items():
+            searches[group] = PassSearch(start_from_posteriors(model, sums.gradient / sums.n_rows))
+        if not keys and not searches:
+            raise InvalidInputError("the table has no rows to estimate a prior from")
+        while at := {group: search.at for group, search in searches.items() if not search.done}:
+            found = _one_pass(ratios, keys, model, at=at)
+            if set(found) != set(at):
+                raise EstimationError("a pass over the table returned other groups than the one before")
+            for group, evidence in found.items():
+                searches[group].take(evidence)
+    finally:
+        ratios.unpersist()
+    if not keys:
+        return _with_calibration(model, searches[()].estimate(level=level))
+    priors = [
+        [*group, *_result_values(_with_cached_calibration(shipped, search.estimate(level=level)))]
+        for group, search in searches.items()
+    ]
+    return table.sparkSession.createDataFrame(priors, _result_schema(keys, model))
+
+
+def start_from_posteriors(model: RatioModel, mean_posteriors: npt.ArrayLike) -> FloatArray:
+    """Return where the search starts: the mean posterior at the training prior, corrected by soft BBSE."""
+    start = np.asarray(mean_posteriors, dtype=np.float64)
+    holdout = model.holdout_
+    try:
+        confusion = confusion_of_predictions(holdout.log_ratios, holdout.labels, prior=model.prior_, soft=True)
+        start = inverse_of_confusion(confusion, n_classes=start.size) @ start
+    except InvalidInputError:  # the classes overlap too much to invert: start from the posteriors themselves
+        pass
+    inside = np.maximum(start, LEAST_START)
+    return np.asarray(inside / inside.sum())
+
+
+def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str]) -> DataFrame:
+    broadcast = shipped.broadcast(table.sparkSession.sparkContext)
+
+    def scored(tables: Iterator[Any]) -> Iterator[Any]:
+        model = broadcast.value.load()
+        for rows in tables:
+            if len(rows):
+                kept = rows[keys].copy()
+                kept[EVIDENCE] = columns.as_binary(model.log_ratios(columns.model_input(rows, names, model)))
+                yield kept
+
+    return table.mapInPandas(scored, evidence_schema(keys))
+
+
+def _one_pass(
+    ratios: DataFrame, keys: list[str], model: RatioModel, *, at: Mapping[Group, FloatArray] | None
+) -> dict[Group, PassEvidence]:
+    """Return each group's evidence at its prior; without priors, its summed posteriors, in `gradient`."""
+    n_classes, training = model.n_classes, model.prior_
+    broadcast = ratios.sparkSession.sparkContext.broadcast(at)
+
+    def evidence_of(rows: FloatArray, group: Group) -> PassEvidence:
+        if broadcast.value is not None:
+            return PassEvidence.of(rows, broadcast.value[group])
+        sums = posterior(rows, training).sum(axis=0)
+        return PassEvidence(training, float(len(rows)), 0.0, sums, np.zeros((n_classes, n_classes)))
+
+    def gathered(tables: Iterator[Any]) -> Iterator[Any]:
+        found = evidence_by_group(
+            tables,
+            keys,
+            lambda rows: columns.from_binary(rows[EVIDENCE], n_classes),
+            evidence_of,
+            wanted=broadcast.value,
+        )
+        if found:
+            yield as_table(keys, found, pass_to_bytes)
+
+    try:
+        return total_by_group(
+            (tuple(row[name] for name in keys), pass_from_bytes(bytes(row[EVIDENCE]), n_classes))
+            for row in ratios.mapInPandas(gathered, ratios.schema).collect()
+        )
+    finally:
+        broadcast.destroy()
+
+
+def _group_columns(by: Sequence[str]) -> list[str]:
+    """Return the internal names of the groups' columns."""
+    return [f"obil_group{number}" for number in range(len(by))]
+
+
+def _result_schema(groups: list[str], model: RatioModel) -> StructType:
+    """Return the columns of priors by group, the groups as strings."""
+    priors = [StructField(name, columns.vector_type(model)) for name in RESULT[1:]]
+    strings = [StructField(name, StringType()) for name in groups]
+    return StructType([*strings, StructField("n_rows", LongType()), *priors])
+
+
+def _with_own_groups(result: DataFrame, df: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return priors by group with the group columns of the table, in their own types."""
+    groups = zip(_group_columns(by), by, strict=True)
+    own = [columns.from_text(F.col(inner), df.schema[name].dataType).alias(name) for inner, name in groups]
+    return result.select(*own, *RESULT)
+
+
+def _result_values(found: PriorEstimate) -> list[Any]:
+    """Return an estimate as the values of those columns."""
+    low, high = np.minimum(found.interval[:, 0], found.prior), np.maximum(found.interval[:, 1], found.prior)
+    ends = [found.prior, low, high]  # the prior of a class that is all but absent is the end of its own interval
+    return [found.n_rows, *(float(end[1]) if end.size == 2 else end.tolist() for end in ends)]
+
+
+def _with_calibration(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
+    """Return an estimate whose interval covers the uncertainty of the calibration map as well."""
+    return _widened(found, calibration_variance(model.calibrator, model.holdout_, found.prior))
+
+
+def _with_cached_calibration(shipped: ShippedModel, found: PriorEstimate) -> PriorEstimate:
+    """Do the same at the prior rounded to .1 in the logit, so that many groups need few computations."""
+    near = np.round(10.0 * logits_of(found.prior)) / 10.0
+    return _widened(found, _variance_at(shipped, tuple(near.tolist())))
+
+
+def _widened(found: PriorEstimate, variance: FloatArray) -> PriorEstimate:
+    wider = widen(found.prior, found.interval, variance, level=found.level)
+    return PriorEstimate(found.prior, wider, found.level, found.n_rows)
+
+
+@lru_cache(maxsize=4_096)
+def _variance_at(shipped: ShippedModel, logits: tuple[float, ...]) -> FloatArray:
+    prior, model = np.asarray(expit(logits)), shipped.load()
+    return calibration_variance(model.calibrator, model.holdout_, prior / prior.sum())

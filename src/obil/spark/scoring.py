@@ -15,8 +15,14 @@ from obil.errors import InvalidInputError
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy, Policy
 from obil.policies.notation import policy_from_json
-from obil.spark.decision_columns import class_values, require_free, scored_fields, vector_values
-from obil.spark.feature_columns import feature_columns, model_input_of_arrow
+from obil.spark.columns import (
+    class_values,
+    feature_columns,
+    model_input_of_arrow,
+    require_free,
+    scored_fields,
+    vector_values,
+)
 from obil.spark.shipped_model import ShippedModel
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ class ShippedModel:
     Equal fingerprints mean the same model; with the same `trusted`, a process loads it once.
     """
 
-    files: tuple[tuple[str, bytes], ...]
+    files: tuple[tuple[str, bytes], ...] = field(compare=False)
     trusted: tuple[str, ...]
     fingerprint: str
 
@@ -53,14 +53,6 @@ class ShippedModel:
     def broadcast(self, context: SparkContext) -> Broadcast["ShippedModel"]:
         """Send the files to the executors, once per model and application."""
         return _broadcast(context, self)
-
-    def __hash__(self) -> int:
-        return hash(self.fingerprint)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ShippedModel):
-            return False
-        return (other.fingerprint, other.trusted) == (self.fingerprint, self.trusted)
 
 
 @lru_cache(maxsize=16)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from obil.bayes.posterior import posteriors_at
 from obil.online.decision import Decisions
-from obil.service.http.decision_responses import DecisionWriter
+from obil.service.http.responses import DecisionWriter
 from obil.service.streams.operations import Decided
 
 

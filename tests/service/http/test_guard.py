@@ -11,8 +11,8 @@ from obil.errors import InvalidInputError
 from obil.service.http.access import Authentication, host_name, needed_scope
 from obil.service.http.app import create_app
 from obil.service.http.guard import CONTENT_POLICY
-from obil.service.http.json_logs import set_up_json_logs
 from obil.service.refusals import NoKeyError
+from obil.service.running import set_up_json_logs
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.api_keys import make_key
 from tests.service.conftest import ROW, Served

@@ -14,7 +14,7 @@ import httpx
 from playwright.sync_api import expect
 
 from obil.service.http.app import create_app
-from obil.service.http.page_files import page_routes
+from obil.service.http.service_routes import page_routes
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry

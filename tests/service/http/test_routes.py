@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from obil.service.http.routes.events import event_lines
+from obil.service.http.stream_routes import event_lines
 from obil.service.refusals import NotStoredError, UnknownStreamError
 from tests.service.conftest import BASE_URL, ROW, Served
 

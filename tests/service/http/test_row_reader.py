@@ -8,8 +8,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.service.http.requests.row_reader import RowReader
-from obil.service.http.requests.rows import rows_of_csv, rows_of_json
+from obil.service.http.request_bodies import rows_of_csv, rows_of_json
+from obil.service.http.row_reader import RowReader
 from obil.service.refusals import BadInputError
 from obil.serving.ratio_model import RatioModel
 from tests.service.conftest import ROW, payments

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obil.service.http.requests.strict_json import MAX_DEPTH, read_json
+from obil.service.http.request_bodies import MAX_DEPTH, read_json
 from obil.service.refusals import BadInputError, NotUnderstoodError, RefusedError
 
 values = st.recursive(

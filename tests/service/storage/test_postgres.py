@@ -161,9 +161,9 @@ def test_what_one_process_sets_and_reloads_the_other_follows(start: Start, folde
     asyncio.run(one.change("shop", {"name": "gmean"}, Sender(by="ann")))
     assert asyncio.run(two.detail("shop")).settings["policy"] == {"name": "gmean"}
     copy_files(saved_model(tmp_path / "newer", seed=1), served)
-    version = asyncio.run(one.reload_model(ANYONE))["version"]
+    version = asyncio.run(one.reload_model(ANYONE)).version
     two.follow_model()
-    assert two.model_card["version"] == version
+    assert two.model_card.version == version
     assert decide(two, rows[:1]).model == version
     assert decide(one, rows[:1]).model == version
     assert state_of(one) == state_of(two)

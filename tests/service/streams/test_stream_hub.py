@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import obil
+from obil.service.records import LabelResult
 from obil.service.refusals import (
     BadInputError,
     KeyReusedError,
@@ -20,7 +21,7 @@ from obil.service.storage.store import open_store
 from obil.service.storage.writing import Writing
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.model_registry import ModelRegistry
-from obil.service.streams.operations import Label, LabelResult, Rows, Sender, StreamSettings
+from obil.service.streams.operations import Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import replay
 from obil.service.streams.stream_hub import StreamHub
 from obil.service.streams.stream_request import score
@@ -330,9 +331,9 @@ def test_a_new_model_takes_over_and_the_prior_survives(folder: Path, start: Star
     prior = asyncio.run(hub.detail("shop")).prior
     copy_files(saved_model(tmp_path / "newer", seed=1, views=bool(hub.model.view_members)), served)
     card = asyncio.run(hub.reload_model(ANYONE))
-    assert card["version"] != first.model
+    assert card.version != first.model
     after = decide(hub, rows[:10])
-    assert after.model == card["version"]
+    assert after.model == card.version
     np.testing.assert_allclose(after.decisions.priors[0, 1], prior["1"], atol=0.02)
     state = state_of(hub)
     hub.close()
@@ -341,7 +342,7 @@ def test_a_new_model_takes_over_and_the_prior_survives(folder: Path, start: Star
     (served / "manifest.json").write_text("{}")
     with pytest.raises(ModelRefusedError):
         asyncio.run(again.reload_model(ANYONE))
-    assert decide(again, rows[:1]).model == card["version"]
+    assert decide(again, rows[:1]).model == card.version
 
 
 def test_a_restart_with_a_refused_folder_serves_the_last_version(

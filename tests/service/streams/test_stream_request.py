@@ -6,8 +6,8 @@ import pytest
 import obil
 from obil.estimators.table_fit import fit_table
 from obil.service.http.app import create_app
-from obil.service.http.requests.row_reader import RowReader
-from obil.service.http.requests.rows import rows_of_json
+from obil.service.http.request_bodies import rows_of_json
+from obil.service.http.row_reader import RowReader
 from obil.service.refusals import BadInputError, ModelChangedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.streams.operations import Rows
@@ -56,7 +56,7 @@ def test_a_row_is_read_again_when_another_process_has_changed_the_model(
     second = StreamsOnDisk(tmp_path / "newer", tmp_path / "streams.db")  # takes over for all
     try:
         answer = client.post(where, json={"row": ROW})
-        assert (answer.status_code, answer.json()["model"]) == (200, second.model_card["version"])
+        assert (answer.status_code, answer.json()["model"]) == (200, second.model_card.version)
         own = score(rows_of_json(BODY, RowReader(newer), max_rows=10), newer)[0][0, 1]
         assert answer.json()["decisions"][0]["log_ratio"] == pytest.approx(own)
         assert client.get("/v1/streams/shop").json()["rows"] == 2

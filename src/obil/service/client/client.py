@@ -3,23 +3,13 @@
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from obil.errors import InvalidInputError
+from obil.service import records
 from obil.service.client.connection import ServiceConnection
-from obil.service.client.records import (
-    Decisions,
-    Id,
-    LabelResult,
-    ModelCard,
-    SettingsChange,
-    StreamHistory,
-    StreamState,
-    StreamSummary,
-    read,
-)
+from obil.service.records import Id
 
 Row = Mapping[str, Any] | Sequence[Any]
 PAGE_SIZE = 1_000  # streams per request
@@ -52,9 +42,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -65,24 +53,24 @@ class Client:
         """Return a stream by its name, without a request."""
         return StreamClient(self._connection, name)
 
-    def streams(self, *, search: str | None = None, alarmed: bool = False) -> Iterator[StreamSummary]:
+    def streams(self, *, search: str | None = None, alarmed: bool = False) -> Iterator[records.StreamSummary]:
         """Iterate over streams by name: all, those whose name contains `search`, or those with an alarm."""
         after: str | None = None
         while True:
             query = {"after": after, "limit": PAGE_SIZE, "search": search, "alarmed": "true" if alarmed else None}
-            page = self._connection.request("GET", "/v1/streams", query=query)
-            yield from (read(StreamSummary, one) for one in page["streams"])
-            after = page["next"]
+            page = self._connection.record(records.StreamPage, "GET", "/v1/streams", query=query)
+            yield from page.streams
+            after = page.next
             if after is None:
                 return
 
-    def model(self) -> ModelCard:
+    def model(self) -> records.ModelCard:
         """Return the current model."""
-        return read(ModelCard, self._connection.request("GET", "/v1/model"))
+        return self._connection.record(records.ModelCard, "GET", "/v1/model")
 
-    def reload_model(self) -> ModelCard:
+    def reload_model(self) -> records.ModelCard:
         """Make the service read its model folder again."""
-        return read(ModelCard, self._connection.request("POST", "/v1/model/reload"))
+        return self._connection.record(records.ModelCard, "POST", "/v1/model/reload")
 
 
 class StreamClient:
@@ -97,12 +85,8 @@ class StreamClient:
         self._connection, self._path = connection, f"/v1/streams/{quote(name, safe='')}"
 
     def decide(
-        self,
-        rows: Row | Sequence[Row],
-        *,
-        ids: Id | Sequence[Id] | None = None,
-        idempotency_key: str | None = None,
-    ) -> Decisions:
+        self, rows: Row | Sequence[Row], *, ids: Id | Sequence[Id] | None = None, idempotency_key: str | None = None
+    ) -> records.Decisions:
         """Decide one row or many, and update the prior with them.
 
         Parameters
@@ -118,7 +102,7 @@ class StreamClient:
         if ids is not None:
             body["ids"] = [ids] if isinstance(ids, str | int) else list(ids)
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
-        return Decisions.of(self._connection.request("POST", f"{self._path}/decisions", body, idempotency_key=key))
+        return self._connection.record(records.Decisions, "POST", f"{self._path}/decisions", body, idempotency_key=key)
 
     def label(
         self,
@@ -126,7 +110,7 @@ class StreamClient:
         *,
         propensity: float | Mapping[Any, float] = 1.0,
         idempotency_key: str | None = None,
-    ) -> LabelResult:
+    ) -> records.LabelResult:
         """Send true labels, by id.
 
         Parameters
@@ -139,38 +123,38 @@ class StreamClient:
             As for `decide`.
         """
         by_id = propensity if isinstance(propensity, Mapping) else dict.fromkeys(labels, propensity)
-        records = [{"id": name, "label": label, "propensity": by_id[name]} for name, label in labels.items()]
+        sent = [{"id": name, "label": label, "propensity": by_id[name]} for name, label in labels.items()]
         key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
-        body = {"labels": records}
-        return read(LabelResult, self._connection.request("POST", f"{self._path}/labels", body, idempotency_key=key))
+        body = {"labels": sent}
+        return self._connection.record(records.LabelResult, "POST", f"{self._path}/labels", body, idempotency_key=key)
 
-    def create(self, **settings: Any) -> StreamState:
+    def create(self, **settings: Any) -> records.StreamDetail:
         """Create the stream with settings (see docs/service.md); the same again changes nothing."""
-        return StreamState.of(self._connection.request("PUT", self._path, settings))
+        return self._connection.record(records.StreamDetail, "PUT", self._path, settings)
 
-    def state(self) -> StreamState:
+    def state(self) -> records.StreamDetail:
         """Return prior, credible interval, threshold, monitor and expected performance."""
-        return StreamState.of(self._connection.request("GET", self._path))
+        return self._connection.record(records.StreamDetail, "GET", self._path)
 
     def history(
         self, *, start: float | datetime | None = None, end: float | datetime | None = None, points: int = 300
-    ) -> StreamHistory:
+    ) -> records.StreamHistory:
         """Return the stream over time, between two times."""
         query = {"start": _seconds(start), "end": _seconds(end), "points": points}
-        return read(StreamHistory, self._connection.request("GET", f"{self._path}/history", query=query))
+        return self._connection.record(records.StreamHistory, "GET", f"{self._path}/history", query=query)
 
     def set_policy(
         self, policy: str | Mapping[str, Any] | None = None, *, costs: Mapping[str, float] | None = None
-    ) -> SettingsChange:
+    ) -> records.SettingsChange:
         """Set a policy ("f1", "precision:0.8", ...) or costs from the next row on."""
         if (policy is None) == (costs is None):
             raise InvalidInputError("set_policy needs a policy or costs, and not both")
         body: dict[str, Any] = {"policy": policy} if costs is None else {"costs": dict(costs)}
-        return read(SettingsChange, self._connection.request("PUT", f"{self._path}/settings", body, repeatable=False))
+        return self._connection.record(records.SettingsChange, "PUT", f"{self._path}/settings", body, repeatable=False)
 
-    def restart_monitor(self) -> StreamState:
+    def restart_monitor(self) -> records.StreamDetail:
         """Start a new monitoring run, without the evidence so far."""
-        return StreamState.of(self._connection.request("POST", f"{self._path}/monitor/restart", repeatable=False))
+        return self._connection.record(records.StreamDetail, "POST", f"{self._path}/monitor/restart", repeatable=False)
 
     def forget(self, id: Id) -> None:  # noqa: A002  # as in OnlineClassifier
         """Erase one decision."""

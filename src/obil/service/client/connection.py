@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from obil.errors import InvalidInputError, ObilError
+from obil.service.records import Record, read
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two attempts
 UNAVAILABLE = 503  # nothing of the request was stored
@@ -46,16 +47,7 @@ class NotReachedError(ServiceError):
 class ServiceConnection:
     """One connection, opened when it is needed and reopened when it was lost; threads take turns.
 
-    Parameters
-    ----------
-    url
-        The address of the service: https://obil.example or http://127.0.0.1:8642, with a path where a proxy adds one.
-    key
-        The API key.
-    timeout
-        Seconds to wait for a response.
-    retries
-        How often a request that failed is sent again, at most.
+    The parameters are those of `Client`; `url` may have a path where a proxy adds one.
     """
 
     def __init__(self, url: str, key: str | None, *, timeout: float, retries: int) -> None:
@@ -74,6 +66,10 @@ class ServiceConnection:
         """Close the connection; the next request opens another."""
         with self._lock:
             self._connection.close()
+
+    def record(self, kind: type[Record], method: str, path: str, *body: Mapping[str, Any], **how: Any) -> Record:
+        """Return the response to a request as a record."""
+        return read(kind, self.request(method, path, *body, **how))
 
     def request(
         self,

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 
 from obil.service.refusals import ForeignHostError, NoKeyError, WrongScopeError
-from obil.service.storage.api_keys import KeyRecord, KeyStore, is_right, split_key
+from obil.service.storage.api_keys import KeyRecord, is_right, split_key
+from obil.service.storage.store import Store
 
 ANONYMOUS = "anonymous"
 _MAX_CACHED_HOSTS, _MAX_CACHED_KEYS = 1_000, 10_000
@@ -78,12 +79,7 @@ class Authentication:
     """Reads keys from their store, each at most once in `cache_seconds`: a revoked key may stay valid that long."""
 
     def __init__(
-        self,
-        keys: KeyStore | None,
-        *,
-        required: bool,
-        cache_seconds: float = 5.0,
-        now: Callable[[], float] = time.time,
+        self, keys: Store | None, *, required: bool, cache_seconds: float = 5.0, now: Callable[[], float] = time.time
     ) -> None:
         self.required = required
         self._keys, self._cache_seconds, self._now = keys, cache_seconds, now

@@ -9,18 +9,16 @@ from obil import __version__
 from obil.errors import InvalidInputError
 from obil.service.http.access import Authentication, HostCheck
 from obil.service.http.app_state import AppState
+from obil.service.http.decision_routes import decision_routes
 from obil.service.http.guard import FastPath, Guard
 from obil.service.http.metrics import ServiceMetrics
-from obil.service.http.page_files import page_routes
-from obil.service.http.requests.schemas import request_schemas
+from obil.service.http.openapi import request_schemas
 from obil.service.http.responses import install_error_responses
-from obil.service.http.routes.decisions import decision_routes
-from obil.service.http.routes.events import event_routes
-from obil.service.http.routes.service import service_routes
-from obil.service.http.routes.streams import stream_routes
+from obil.service.http.service_routes import page_routes, service_routes
+from obil.service.http.stream_routes import stream_routes
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.api_keys import KeyStore
-from obil.service.streams.operations import Streams
+from obil.service.storage.store import Store
+from obil.service.streams.stream_hub import StreamHub
 
 BUSIEST = ("/v1/streams/{stream}/decisions", "/v1/streams/{stream}/labels")
 _ABOUT = (
@@ -29,17 +27,10 @@ _ABOUT = (
 )
 
 
-def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: KeyStore | None = None) -> FastAPI:
-    """Return the HTTP application over some streams.
+def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys: Store | None = None) -> FastAPI:
+    """Return the HTTP application over some streams; settings are read from the environment if None.
 
-    Parameters
-    ----------
-    streams
-        What decides rows and stores them.
-    settings
-        Read from the environment if None.
-    keys
-        Where API keys are looked up; needed if the settings require keys.
+    `keys` is where API keys are looked up; it is needed if the settings require keys.
     """
     settings = ServiceSettings() if settings is None else settings
     if settings.needs_keys and keys is None:
@@ -56,11 +47,9 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
     )
     app.state.obil = app_state  # the server sets `stopping`
     install_error_responses(app)
-    makers = (decision_routes, stream_routes, event_routes, service_routes)
-    routers = [make(app_state) for make in makers]
-    for router in routers:
+    routers = [make(app_state) for make in (decision_routes, stream_routes, service_routes)]
+    for router in (*routers, page_routes()):
         app.include_router(router)
-    app.include_router(page_routes())
     _document(app, streams, needs_keys=settings.needs_keys)
     app.middleware_stack = Guard(  # in front of the framework's own middleware
         app.build_middleware_stack(),
@@ -73,7 +62,7 @@ def create_app(streams: Streams, settings: ServiceSettings | None = None, keys: 
     return app
 
 
-def _document(app: FastAPI, streams: Streams, *, needs_keys: bool) -> None:
+def _document(app: FastAPI, streams: StreamHub, *, needs_keys: bool) -> None:
     """Describe the API with the columns and classes of the current model."""
     described: dict[str, Any] = {}
 
@@ -82,13 +71,8 @@ def _document(app: FastAPI, streams: Streams, *, needs_keys: bool) -> None:
             found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             parts = found.setdefault("components", {})
             parts.setdefault("schemas", {}).update(request_schemas(streams.model))
-            parts["securitySchemes"] = {
-                "key": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "obil keys add makes one: obil_<id>_<secret>",
-                }
-            }
+            about_keys = "obil keys add makes one: obil_<id>_<secret>"
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": about_keys}}
             found["security"] = [{"key": []}] if needs_keys else [{}, {"key": []}]
             described.update(model=streams.model, document=found)
         document: dict[str, Any] = described["document"]

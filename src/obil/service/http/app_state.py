@@ -6,13 +6,14 @@ import re
 from fastapi import Request
 
 from obil.service.http.access import ANONYMOUS
-from obil.service.http.decision_responses import DecisionWriter
 from obil.service.http.guard import CALLER
 from obil.service.http.metrics import ServiceMetrics
-from obil.service.http.requests.row_reader import RowReader
+from obil.service.http.responses import DecisionWriter
+from obil.service.http.row_reader import RowReader
 from obil.service.refusals import BadInputError, UnsupportedTypeError
 from obil.service.service_settings import ServiceSettings
-from obil.service.streams.operations import Sender, Streams
+from obil.service.streams.operations import Sender
+from obil.service.streams.stream_hub import StreamHub
 
 _KEY = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 
@@ -20,7 +21,7 @@ _KEY = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 class AppState:
     """The state of one HTTP application."""
 
-    def __init__(self, streams: Streams, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
+    def __init__(self, streams: StreamHub, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
         self.streams, self.settings, self.metrics = streams, settings, metrics
         self.n_subscribers = 0  # open event streams
         self.stopping = False  # ends the event streams: the server would wait for them in vain

@@ -4,13 +4,14 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from obil.errors import InvalidInputError
 from obil.service.http.access import ANONYMOUS, Authentication, HostCheck, needed_scope
 from obil.service.http.metrics import ServiceMetrics
-from obil.service.http.responses import ERROR_CODE, REQUEST_ID, error_body, refusal_headers
+from obil.service.http.responses import ERROR_CODE, REQUEST_ID, refusal
 from obil.service.refusals import BadInputError, RefusedError, TooLargeError
+from obil.service.streams.operations import as_stream_name
 
 CALLER = "obil.caller"  # its key in the scope of a request
 STILL_ALLOWED = "obil.still_allowed"  # awaited by long responses: refuses a key that was revoked meanwhile
@@ -40,30 +42,23 @@ _CLIENT_GONE = 499  # the client left before it was answered
 _log = logging.getLogger("obil.service.requests")
 
 
-class FastRoute(NamedTuple):
-    """A POST route whose endpoint reads the request itself: nothing is resolved, validated or opened for it."""
-
-    path: str  # as the OpenAPI document has it: /v1/streams/{stream}/decisions
-    endpoint: Callable[[Request], Awaitable[Response]]
-
-
 class FastPath:
     """Calls the endpoints of the busiest paths directly, without the work that the framework does for other routes.
 
-    All these paths have the form /v1/streams/{stream}/NAME.
+    All these paths have the form /v1/streams/{stream}/NAME, and their endpoints take the request and the stream.
     """
 
     def __init__(self, routers: Iterable[APIRouter], paths: Iterable[str]) -> None:
         names = {path: path.rpartition("/")[2] for path in paths}
         self._by_name = {
-            names[route.path]: FastRoute(route.path, route.endpoint)
+            names[route.path]: route
             for router in routers
             for route in router.routes
             if isinstance(route, APIRoute) and route.path in names and route.methods == {"POST"}
         }
         self._pattern = re.compile(rf"/v1/streams/([^/]+)/({'|'.join(map(re.escape, self._by_name)) or '(?!)'})")
 
-    def find(self, method: str, path: str) -> tuple[FastRoute, str] | None:
+    def find(self, method: str, path: str) -> tuple[APIRoute, str] | None:
         """Return the route of a request and the stream in its path, if it is one of the busiest."""
         found = self._pattern.fullmatch(path) if method == "POST" else None
         return None if found is None else (self._by_name[found[2]], found[1])
@@ -118,20 +113,17 @@ class Guard:
                 scope[STILL_ALLOWED] = partial(self._authentication.caller, headers.authorization, needed)
                 await self._app(scope, limited, send_guarded)
             else:
-                scope["route"], scope["path_params"] = fast[0], {"stream": fast[1]}
-                response = await fast[0].endpoint(Request(scope, limited))
+                scope["route"] = fast[0]
+                response = await fast[0].endpoint(Request(scope, limited), as_stream_name(fast[1]))
                 await response(scope, limited, send_guarded)
-        except RefusedError as error:
-            caller = getattr(error, "caller", caller)
-            await _refuse(scope, send_guarded, error.status, error.code, str(error), error.where)
-        except InvalidInputError as error:
-            await _refuse(scope, send_guarded, 422, "bad_input", str(error), None)
         except ClientDisconnect:
             status = _CLIENT_GONE
-        except Exception as error:  # a bug: the caller gets the request's id and nothing else
-            _log.error("failed", extra={"fields": {"request_id": request_id, "error": _frames(error)}})
+        except Exception as error:
+            caller = getattr(error, "caller", caller)
+            if not isinstance(error, RefusedError | InvalidInputError):  # a bug
+                _log.error("failed", extra={"fields": {"request_id": request_id, "error": _frames(error)}})
             if not status:
-                await _refuse(scope, send_guarded, 500, "internal", "the service has failed", None)
+                await refusal(scope, error)(scope, receive, send_guarded)
         finally:
             self._record(scope, status, perf_counter() - started, caller, request_id)
 
@@ -144,7 +136,7 @@ class Guard:
                     f"Content-Length must be a whole number, got {length!r:.40}", where="Content-Length"
                 )
             if len(length) > 18 or int(length) > limit:
-                raise TooLargeError(_too_large(limit))
+                raise _too_large(limit)
             if not headers.chunked:  # in chunks it may have any size, whatever Content-Length says
                 return receive  # the server passes on no more than Content-Length says
         received = 0
@@ -154,7 +146,7 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                raise TooLargeError(_too_large(limit))
+                raise _too_large(limit)
             return message
 
         return receive_limited
@@ -179,18 +171,16 @@ class Guard:
             _log.handle(record)
 
 
+@dataclass(slots=True)
 class _Headers:
     """The headers that the guard looks at."""
 
-    __slots__ = ("authorization", "chunked", "hosts", "length", "origins", "request_id")
-
-    def __init__(self) -> None:
-        self.hosts: list[bytes] = []
-        self.origins: list[bytes] = []
-        self.authorization: bytes | None = None
-        self.length: bytes | None = None
-        self.chunked = False
-        self.request_id: str | None = None
+    hosts: list[bytes] = field(default_factory=list)
+    origins: list[bytes] = field(default_factory=list)
+    authorization: bytes | None = None
+    length: bytes | None = None
+    chunked: bool = False
+    request_id: str | None = None
 
 
 def _read_headers(scope: Scope) -> _Headers:
@@ -211,17 +201,8 @@ def _read_headers(scope: Scope) -> _Headers:
     return found
 
 
-async def _refuse(scope: Scope, send: Send, status: int, code: str, message: str, where: str | None) -> None:
-    scope[ERROR_CODE] = code
-    body = error_body(code, message, where, scope[REQUEST_ID])
-    headers = [(name.encode(), value.encode()) for name, value in refusal_headers(status).items()]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _too_large(limit: int) -> str:
-    return f"the body must have at most {limit:,} bytes, got more: send it in parts"
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(f"the body must have at most {limit:,} bytes, got more: send it in parts")
 
 
 def _frames(error: BaseException) -> dict[str, Any]:

@@ -2,35 +2,34 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from obil.service.streams.operations import Decided, StreamSummary
+from obil.service.records import StreamSummary
+from obil.service.streams.operations import Decided
 
 OTHER = "_other"  # no stream can have this name: names begin with a letter or a digit
 _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+@dataclass(slots=True)
 class _StreamCount:
     """The counters of one stream since the service started."""
 
-    __slots__ = ("alerts", "decisions", "labels", "log_threshold")
+    decisions: int = 0
+    alerts: int = 0
+    labels: int = 0
+    log_threshold: float | None = None  # of the newest row
 
-    def __init__(self) -> None:
-        self.decisions = self.alerts = self.labels = 0
-        self.log_threshold: float | None = None  # of the newest row
 
-
-class ServiceMetrics:
+class ServiceMetrics(Collector):
     """Counters that cost a request little: gauges are computed when they are read.
 
-    Parameters
-    ----------
-    max_streams
-        How many streams are named; the others are counted together as `_other`.
+    At most `max_streams` streams are named; the others are counted together as `_other`.
     """
 
     def __init__(self, *, max_streams: int = 200) -> None:
@@ -38,7 +37,7 @@ class ServiceMetrics:
         self._counts: dict[str, _StreamCount] = {}
         self._summaries: Sequence[StreamSummary] = ()
         self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(_Streams(self))
+        self.registry.register(self)
         self._seconds = Histogram(
             "obil_request_seconds", "Time to answer a request.", ["method", "route", "status"],
             buckets=_BUCKETS, registry=self.registry,
@@ -83,7 +82,11 @@ class ServiceMetrics:
         self._summaries = [summary for summary in summaries if summary.name in self._counts]
         return generate_latest(self.registry)
 
-    def families(self) -> Iterator[Metric]:
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what is collected describes itself."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
         """Yield what was counted by stream."""
         decisions = CounterMetricFamily("obil_decisions", "Rows decided.", labels=["stream"])
         alerts = CounterMetricFamily("obil_alerts", "Rows decided as the positive class.", labels=["stream"])
@@ -92,9 +95,8 @@ class ServiceMetrics:
             "obil_log_threshold", "Threshold on the log ratio of the positive class.", labels=["stream"]
         )
         for name, count in self._counts.items():
-            decisions.add_metric([name], count.decisions)
-            alerts.add_metric([name], count.alerts)
-            labels.add_metric([name], count.labels)
+            for family, n in ((decisions, count.decisions), (alerts, count.alerts), (labels, count.labels)):
+                family.add_metric([name], n)
             if count.log_threshold is not None and name != OTHER:
                 threshold.add_metric([name], count.log_threshold)
         yield from (decisions, alerts, labels, threshold)
@@ -106,17 +108,6 @@ class ServiceMetrics:
             return count
         name = stream if len(self._counts) - (OTHER in self._counts) < self._max_streams else OTHER
         return self._counts.setdefault(name, _StreamCount())
-
-
-class _Streams(Collector):
-    def __init__(self, metrics: ServiceMetrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        return self._metrics.families()
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
 
 
 def _gauges(summaries: Sequence[StreamSummary]) -> Iterator[Metric]:

@@ -1,24 +1,34 @@
-"""Write the service's records as JSON, and every refusal in one shape: code, message, where, request id."""
+"""Write responses: records as JSON, decisions as JSON or CSV, and every refusal in one shape."""
 
+import csv
+import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
+from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
+from obil.online.decision import Decisions
 from obil.service.refusals import RefusedError
+from obil.service.streams.operations import Decided
 
 REQUEST_ID = "obil.request_id"  # its key in the scope of a request
 ERROR_CODE = "obil.error_code"  # there, once a request is refused
-_TIMES = frozenset({"at", "created", "updated"})  # fields of records: seconds since 1970, written as ISO 8601
-_CODES = {404: "not_found", 405: "method_not_allowed"}
-_MESSAGES = {404: "there is nothing at this path", 405: "this path does not take that method"}
+_HEADERS = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
+_NO_ROUTE = {
+    404: ("not_found", "there is nothing at this path"),
+    405: ("method_not_allowed", "this path does not take that method"),
+}
 
 
 def json_bytes(value: Any) -> bytes:
@@ -36,7 +46,7 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time as ISO 8601 in UTC.
+    """Return a time, in seconds since 1970, as ISO 8601 in UTC.
 
     >>> time_text(0.0)
     '1970-01-01T00:00:00.000Z'
@@ -44,71 +54,117 @@ def time_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def error_body(code: str, message: str, where: str | None, request_id: str) -> bytes:
-    """Return the body of the response to a refused request."""
-    error = {"code": code, "message": message, "where": where, "request_id": request_id}
+def refusal(scope: Scope, error: Exception) -> Response:
+    """Return the response to a request that the service or the framework refuses: code, message, where, request id."""
+    status, code, message, where = 422, "bad_input", str(error), getattr(error, "where", None)
+    headers: Mapping[str, str] | None = None
+    if isinstance(error, RefusedError):
+        status, code, headers = error.status, error.code, _HEADERS.get(error.status)
+    elif isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = str(first["loc"][-1])[:128]
+        message = f"{where}: {first['msg']}"
+    elif isinstance(error, HTTPException):
+        status, headers = error.status_code, error.headers
+        code, message = _NO_ROUTE.get(status, ("refused", str(error.detail)))
+    elif not isinstance(error, InvalidInputError):  # a bug: the caller gets the request's id and nothing else
+        status, code, message, where = 500, "internal", "the service has failed", None
+    scope[ERROR_CODE] = code
+    body = {"code": code, "message": message, "where": where, "request_id": scope.get(REQUEST_ID, "")}
     # the message may quote the request, unpaired surrogates included: ASCII can hold them all
-    return json.dumps({"error": error}).encode()
-
-
-def refusal_headers(status: int) -> dict[str, str]:
-    """Return the headers that go with a status."""
-    if status == 401:
-        return {"www-authenticate": "Bearer"}
-    return {"retry-after": "1"} if status == 503 else {}
+    return Response(json.dumps({"error": body}).encode(), status, headers, media_type="application/json")
 
 
 def install_error_responses(app: FastAPI) -> None:
     """Answer everything that the app or the framework refuses in the one shape."""
 
-    @app.exception_handler(RefusedError)
-    async def refused(request: Request, error: RefusedError) -> Response:
-        return _refusal(request, error.status, error.code, str(error), error.where, refusal_headers(error.status))
+    async def refused(request: Request, error: Exception) -> Response:
+        return refusal(request.scope, error)
 
-    @app.exception_handler(InvalidInputError)
-    async def invalid(request: Request, error: InvalidInputError) -> Response:
-        return _refusal(request, 422, "bad_input", str(error), None)
-
-    @app.exception_handler(RequestValidationError)
-    async def wrong_parameter(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = str(first["loc"][-1])[:128]
-        return _refusal(request, 422, "bad_input", f"{where}: {first['msg']}", where)
-
-    @app.exception_handler(Exception)  # a bug: the caller gets the request's id and nothing else
-    async def failed(request: Request, _error: Exception) -> Response:
-        return _refusal(request, 500, "internal", "the service has failed", None)
-
-    @app.exception_handler(HTTPException)
-    async def no_such_route(request: Request, error: HTTPException) -> Response:
-        status = error.status_code
-        message = _MESSAGES.get(status, str(error.detail))
-        return _refusal(request, status, _CODES.get(status, "refused"), message, None, error.headers)
+    for kind in (RefusedError, InvalidInputError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, refused)
 
 
-def _refusal(
-    request: Request,
-    status: int,
-    code: str,
-    message: str,
-    where: str | None,
-    headers: Mapping[str, Any] | None = None,
-) -> Response:
-    request.scope[ERROR_CODE] = code
-    body = error_body(code, message, where, request.scope.get(REQUEST_ID, ""))
-    return Response(body, status, headers, media_type="application/json")
+class DecisionWriter:
+    """Writes decisions, with the class names of one model; column by column, so that many rows cost little."""
+
+    def __init__(self, classes: Sequence[Any]) -> None:
+        self._names = [str(label) for label in classes]
+
+    def json(self, decided: Decided) -> bytes:
+        """Return the decisions, with the stream and the version of the model."""
+        one = decided.decisions
+        by_class = map(self._by_class, (one.posteriors, one.log_ratios, one.priors))
+        first, last = _columns(one)
+        rows = [
+            {
+                "id": id, "label": label, "probability": probability, "posterior": posterior, "log_ratio": log_ratio,
+                "log_ratios": log_ratios, "prior": prior, "threshold": threshold, "trusted": trusted,
+                "reachable": reachable,
+            }
+            for id, label, probability, log_ratio, posterior, log_ratios, prior, threshold, trusted, reachable in zip(  # noqa: A001
+                *first, *by_class, *last, strict=True
+            )
+        ]  # fmt: skip
+        head = {"stream": decided.stream, "model": decided.model, "repeated": decided.repeated}
+        return to_json(head | {"decisions": rows}, inf_nan_mode="null")
+
+    def csv(self, decided: Decided) -> bytes:
+        """Return the decisions as a table with a header."""
+        one = decided.decisions
+        (ids, labels, probability, log_ratio), last = _columns(one)
+        table = {"id": ids, "label": labels, "probability": probability}
+        table |= self._columns_of("posterior", one.posteriors) | {"log_ratio": log_ratio}
+        table |= self._columns_of("log_ratio", one.log_ratios) | self._columns_of("prior", one.priors)
+        table |= dict(zip(("threshold", "trusted", "reachable"), last, strict=True))
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*([_csv_cell(cell) for cell in column] for column in table.values()), strict=True))
+        return text.getvalue().encode()
+
+    def _columns_of(self, quantity: str, values: FloatArray) -> dict[str, Sequence[Any]]:
+        return {f"{quantity}_{name}": column for name, column in zip(self._names, values.T.tolist(), strict=True)}
+
+    def _by_class(self, values: FloatArray) -> list[dict[str, float]]:
+        if len(self._names) == 2:  # the usual case, five times faster
+            first, second = self._names
+            return [{first: one, second: two} for one, two in values.tolist()]
+        return [dict(zip(self._names, row, strict=True)) for row in values.tolist()]
+
+
+def _columns(decisions: Decisions) -> tuple[list[Sequence[Any]], list[Sequence[Any]]]:
+    """Return the columns before and after those by class."""
+    n_rows, positive = len(decisions), decisions.positive
+    chosen = decisions.numbers if positive is None else positive
+    log_ratio: Sequence[Any] = [None] * n_rows
+    if len(decisions.classes) == 2:
+        log_ratio = (decisions.log_ratios[:, 1] if positive == 1 else -decisions.log_ratios[:, 1]).tolist()
+    thresholds = [None] * n_rows if decisions.thresholds is None else decisions.thresholds.tolist()
+    probability = decisions.posteriors[np.arange(n_rows), chosen].tolist()
+    return (
+        [list(decisions.ids), decisions.labels.tolist(), probability, log_ratio],
+        [thresholds, decisions.trusted.tolist(), decisions.reachable.tolist()],
+    )
+
+
+def _csv_cell(cell: Any) -> Any:
+    """Return a cell as CSV has it: true or false, and nothing where there is no finite number."""
+    if type(cell) is bool:
+        return "true" if cell else "false"
+    return "" if type(cell) is float and not math.isfinite(cell) else cell
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str) or value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return time_text(value.timestamp())
+    if is_dataclass(value):
+        value = {item.name: getattr(value, item.name) for item in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    if is_dataclass(value):
-        named = ((item.name, getattr(value, item.name)) for item in fields(value))
-        return {name: time_text(inner) if name in _TIMES else _plain(inner) for name, inner in named}
-    if hasattr(value, "tolist"):  # NumPy arrays and scalars
-        return _plain(value.tolist())
-    return [_plain(inner) for inner in value]
+    inside = value.tolist() if hasattr(value, "tolist") else value  # NumPy arrays and scalars
+    return [_plain(inner) for inner in inside] if isinstance(inside, Iterable) else _plain(inside)

@@ -3,9 +3,8 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from obil.errors import InvalidInputError
 
@@ -30,22 +29,6 @@ class KeyRecord:
     def is_valid(self, now: float) -> bool:
         """Return whether the key is neither revoked nor expired."""
         return self.revoked is None and (self.expires is None or now < self.expires)
-
-
-class KeyStore(Protocol):
-    """Stores keys. Methods may be called from any thread."""
-
-    def add_key(self, record: KeyRecord) -> None:
-        """Store a new key."""
-
-    def list_keys(self) -> Sequence[KeyRecord]:
-        """Return all keys, the oldest first, revoked ones too."""
-
-    def find_key(self, key_id: str) -> KeyRecord | None:
-        """Return the key with that id."""
-
-    def revoke_key(self, key_id: str, at: float) -> bool:
-        """Mark a key as revoked; return whether there was one that was not yet."""
 
 
 def make_key(name: str, scopes: Collection[str], *, now: float, expires: float | None = None) -> tuple[str, KeyRecord]:

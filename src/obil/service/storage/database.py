@@ -1,9 +1,13 @@
-"""Define the tables of the service, and what a database must offer: reads and durable transactions."""
+"""Define the tables of the service, and keep them in one SQLite file: write-ahead log, synced at every commit."""
 
+import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
+from obil.errors import InvalidInputError
 from obil.service.refusals import NotStoredError
 
 FORMAT = 1
@@ -33,28 +37,15 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS api_keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, hash {blob} NOT NULL, "
     "scopes TEXT NOT NULL, created {real} NOT NULL, expires {real}, revoked {real})",
 )
-SQLITE_TYPES = {
-    "blob": "BLOB",
-    "real": "REAL",
-    "integer": "INTEGER",
-    "serial": "INTEGER PRIMARY KEY",
-    "compact": " WITHOUT ROWID",
-}
-POSTGRES_TYPES = {
-    "blob": "BYTEA",
-    "real": "DOUBLE PRECISION",
-    "integer": "BIGINT",
-    "serial": "BIGSERIAL PRIMARY KEY",
-    "compact": "",
-}
+_SQLITE_TYPES = {
+    "blob": "BLOB", "real": "REAL", "integer": "INTEGER", "serial": "INTEGER PRIMARY KEY", "compact": " WITHOUT ROWID",
+}  # fmt: skip
+NEVER_PRUNED = "('created', 'settings')"  # kinds of events: the creation, and the audit of the settings
 STREAM_TABLES = ("points", "events", "snapshots")
+CHECKPOINT_SECONDS, CHECKPOINT_BYTES = 0.5, 4_000_000
+BUSY_MS = 10_000  # a second process on the same file waits this long for its turn
 
-
-class Session(Protocol):
-    """An open transaction."""
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement with ? for each value; return its rows, if it has any."""
+Run = Callable[..., list[tuple[Any, ...]]]  # runs one statement with ? for each value; returns its rows, if it has any
 
 
 class Database(Protocol):
@@ -65,7 +56,7 @@ class Database(Protocol):
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return committed rows; from any thread."""
 
-    def transaction(self) -> AbstractContextManager[Session]:
+    def transaction(self) -> AbstractContextManager[Run]:
         """Begin; commit and wait for the disk at the end, or roll back on an error. One at a time."""
 
     def sweep(self) -> None:
@@ -85,3 +76,89 @@ def as_not_stored(error: type[Exception], reason_of: Callable[[Exception], str] 
         raise NotStoredError(
             f"the store cannot be written to, nothing of this request was stored: {reason:.200}"
         ) from cause
+
+
+class SqliteDatabase:
+    """One connection that writes and one that reads, each behind a lock; a third runs checkpoints.
+
+    By default SQLite would copy the write-ahead log into the file within some commit, and every request in that commit
+    would wait for it.
+    """
+
+    lock_rows = ""  # a transaction that writes locks the whole file
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer, self._reader = self._connect(), self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise InvalidInputError(f"store {self.path} cannot be opened as an SQLite database: {error}") from None
+        self._writing, self._reading = threading.RLock(), threading.Lock()
+        with self.transaction() as run:
+            for table in TABLES:
+                run(table.format(**_SQLITE_TYPES))
+        self._closing = threading.Event()
+        self._checkpointer = threading.Thread(target=self._checkpoint, name="obil-sqlite", daemon=True)
+        self._checkpointer.start()
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return committed rows; from any thread."""
+        with self._reading, as_not_stored(sqlite3.Error):
+            return self._reader.execute(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Run]:
+        """Begin; commit and sync at the end, or roll back on an error."""
+
+        def run(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+            with as_not_stored(sqlite3.Error):  # here, so that other errors within a transaction are not taken for it
+                return self._writer.execute(sql, values).fetchall()
+
+        with self._writing, as_not_stored(sqlite3.Error):
+            if self._writer.in_transaction:  # rolling back the last one failed too
+                self._writer.execute("ROLLBACK")
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield run
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:  # a full disk may have ended it already
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    def sweep(self) -> None:
+        """Copy the write-ahead log into the file and empty it: otherwise it would keep erased data."""
+        with self._writing, self._reading, suppress(sqlite3.Error):  # with a full disk it is done later
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the file; SQLite copies the write-ahead log into it."""
+        self._closing.set()
+        self._checkpointer.join()
+        with self._writing, self._reading:
+            self._reader.close()
+            self._writer.close()
+
+    def _checkpoint(self) -> None:
+        """Copy the write-ahead log into the file whenever it has grown, while others read and write."""
+        log = self.path.with_name(self.path.name + "-wal")
+        with closing(self._connect()) as connection:
+            while not self._closing.wait(CHECKPOINT_SECONDS):
+                with suppress(OSError, sqlite3.Error):  # a full disk is reported by the next write
+                    if log.stat().st_size > CHECKPOINT_BYTES:
+                        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                        with self._writing:  # what was written meanwhile, so that the log starts over
+                            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        for setting in (
+            "journal_mode = WAL",
+            "synchronous = FULL",
+            "secure_delete = ON",  # erased data is overwritten; not every build of SQLite does so by default
+            f"busy_timeout = {BUSY_MS}",
+            "wal_autocheckpoint = 0",
+        ):
+            connection.execute(f"PRAGMA {setting}")
+        return connection

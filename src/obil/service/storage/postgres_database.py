@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
 from obil.service.refusals import NotStoredError
-from obil.service.storage.database import POSTGRES_TYPES, TABLES, Session, as_not_stored
+from obil.service.storage.database import TABLES, Run, as_not_stored
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,12 +24,12 @@ _SETTINGS = (
 )
 # after which a silent server counts as lost: seconds, the last in milliseconds
 _TIMEOUTS = {
-    "connect_timeout": 5,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
+    "connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
-}
+}  # fmt: skip
+_TYPES = {
+    "blob": "BYTEA", "real": "DOUBLE PRECISION", "integer": "BIGINT", "serial": "BIGSERIAL PRIMARY KEY", "compact": "",
+}  # fmt: skip
 IN_ERROR = 3  # libpq's PQTRANS_INERROR
 SETUP_LOCK = 0x6F62696C  # two processes that start at once create the tables one after the other
 
@@ -50,10 +50,10 @@ class PostgresDatabase:
             self._writer = self._connect(autocommit=False)
         except psycopg.Error as error:
             raise InvalidInputError(f"the PostgreSQL store cannot be opened: {_first_line(error)}") from None
-        with self.transaction() as session:
-            session.execute("SELECT pg_advisory_xact_lock(?)", (SETUP_LOCK,))
+        with self.transaction() as run:
+            run("SELECT pg_advisory_xact_lock(?)", (SETUP_LOCK,))
             for table in TABLES:
-                session.execute(table.format(**POSTGRES_TYPES))
+                run(table.format(**_TYPES))
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return committed rows; from any thread."""
@@ -63,14 +63,19 @@ class PostgresDatabase:
             return _run(self._reader, sql, values)
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
+    def transaction(self) -> Iterator[Run]:
         """Begin; commit and wait for the server's disk at the end, or roll back on an error."""
+
+        def run(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+            with as_not_stored(self._error, _reason):  # here, so that other errors are not taken for it
+                return _run(connection, sql, values)
+
         with self._writing, as_not_stored(self._error, _reason):
             if self._writer is None or self._writer.closed or self._writer.broken:
                 self._writer = self._connect(autocommit=False)
             connection = self._writer
             try:
-                yield _PostgresSession(connection, self._error)
+                yield run
                 self._commit(connection)
             except BaseException:
                 if not (connection.closed or connection.broken):
@@ -117,17 +122,6 @@ class PostgresDatabase:
                 connection.execute(setting)
             connection.commit()
         return connection
-
-
-class _PostgresSession:
-    def __init__(self, connection: "psycopg.Connection[Any]", error: type[Exception]) -> None:
-        self._connection, self._error = connection, error
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with as_not_stored(
-            self._error, _reason
-        ):  # here, so that other errors within a transaction are not taken for it
-            return _run(self._connection, sql, values)
 
 
 def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -10,18 +10,9 @@ from typing import Any
 
 from obil.errors import InvalidInputError, ObilError
 from obil.service.storage.api_keys import KeyRecord
-from obil.service.storage.database import FORMAT, Database
+from obil.service.storage.database import FORMAT, NEVER_PRUNED, Database, SqliteDatabase
 from obil.service.storage.stored_event import StoredEvent
-from obil.service.storage.writing import (
-    EVENT_COLUMNS,
-    NEVER_PRUNED,
-    POINT_COLUMNS,
-    STREAM_COLUMNS,
-    Point,
-    StreamRow,
-    Writing,
-    as_event,
-)
+from obil.service.storage.writing import POINT_COLUMNS, STREAM_COLUMNS, Point, StreamRow, Writing, events_where
 
 KEY_COLUMNS = "id, name, hash, scopes, created, expires, revoked"
 PROBE_BYTES = 10_000  # more than a page of either database: where a page is full, a few bytes may still fit
@@ -32,7 +23,7 @@ class Store:
     """Everything that is stored, in whichever database."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._database, self._read = database, database.read
         with self.writing() as session:
             found = session.meta("format")
             if found is None:
@@ -43,8 +34,8 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Writing]:
         """Begin a transaction; it is on disk once the block has ended without an error."""
-        with self._database.transaction() as session:
-            yield Writing(session, self._database.lock_rows)
+        with self._database.transaction() as run:
+            yield Writing(run, self._database.lock_rows)
 
     def sweep(self) -> None:
         """Overwrite erased data in the files of the database."""
@@ -56,30 +47,29 @@ class Store:
 
     def stream(self, name: str) -> StreamRow | None:
         """Return a stream at a glance."""
-        found = self._database.read(f"SELECT {STREAM_COLUMNS} FROM streams WHERE name = ?", (name,))
+        found = self._read(f"SELECT {STREAM_COLUMNS} FROM streams WHERE name = ?", (name,))
         return StreamRow(*found[0]) if found else None
 
     def streams(self, *, after: str, limit: int, search: str, alarmed: bool) -> list[StreamRow]:
         """Return streams by name."""
         where, values = _condition(search, alarmed=alarmed)
-        found = self._database.read(
-            f"SELECT {STREAM_COLUMNS} FROM streams WHERE name > ?{where} ORDER BY name LIMIT ?",
-            (after, *values, limit),
+        found = self._read(
+            f"SELECT {STREAM_COLUMNS} FROM streams WHERE name > ?{where} ORDER BY name LIMIT ?", (after, *values, limit)
         )
         return [StreamRow(*row) for row in found]
 
     def count_streams(self, *, search: str = "", alarmed: bool = False) -> int:
         """Return how many streams there are."""
         where, values = _condition(search, alarmed=alarmed)
-        return int(self._database.read(f"SELECT COUNT(*) FROM streams WHERE name > ''{where}", values)[0][0])
+        return int(self._read(f"SELECT COUNT(*) FROM streams WHERE name > ''{where}", values)[0][0])
 
     def points(self, stream: int, *, start: float, end: float, limit: int) -> list[Point]:
         """Return the history of a stream between two times, evenly downsampled to about `limit` points."""
         within = (stream, start, end)
         where = "WHERE stream = ? AND at >= ? AND at <= ?"
-        total = int(self._database.read(f"SELECT COUNT(*) FROM points {where}", within)[0][0])
+        total = int(self._read(f"SELECT COUNT(*) FROM points {where}", within)[0][0])
         step = max(1, -(-total // limit))
-        found = self._database.read(
+        found = self._read(
             f"SELECT {POINT_COLUMNS} FROM (SELECT {POINT_COLUMNS}, ROW_NUMBER() OVER (ORDER BY at_row) AS number "
             f"FROM points {where}) AS numbered WHERE (? - number) % ? = 0 ORDER BY at_row",
             (*within, total, step),  # counted from the end: the newest point is always included
@@ -88,7 +78,7 @@ class Store:
 
     def uncovered(self, before: float, *, limit: int) -> list[str]:
         """Return streams with old events that no snapshot covers: these cannot be erased yet."""
-        found = self._database.read(
+        found = self._read(
             "SELECT DISTINCT s.name FROM events e JOIN streams s ON s.id = e.stream LEFT JOIN snapshots p "
             "ON p.stream = e.stream WHERE e.at < ? AND e.seq > COALESCE(p.seq, 0) "
             f"AND e.kind NOT IN {NEVER_PRUNED} ORDER BY s.name LIMIT ?",
@@ -98,55 +88,43 @@ class Store:
 
     def changes(self, stream: int, *, limit: int) -> list[StoredEvent]:
         """Return the last changes of a stream's settings, the newest first."""
-        found = self._database.read(
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND kind = 'settings' ORDER BY seq DESC LIMIT ?",
-            (stream, limit),
-        )
-        return [as_event(row) for row in found]
+        return events_where(self._read, "AND kind = 'settings' ORDER BY seq DESC LIMIT ?", stream, limit)
 
     def log(self, stream: int) -> list[StoredEvent]:
         """Return all events of a stream, in order."""
-        found = self._database.read(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? ORDER BY seq", (stream,))
-        return [as_event(row) for row in found]
+        return events_where(self._read, "ORDER BY seq", stream)
 
     def model_files(self, version: str) -> dict[str, bytes]:
         """Return the files of a model; none if it was never stored."""
-        found = self._database.read("SELECT name, content FROM model_files WHERE version = ?", (version,))
+        found = self._read("SELECT name, content FROM model_files WHERE version = ?", (version,))
         return {name: bytes(content) for name, content in found}
 
     def add_key(self, record: KeyRecord) -> None:
         """Store a new API key."""
-        with self._database.transaction() as session:
-            session.execute(
-                f"INSERT INTO api_keys ({KEY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    record.id, record.name, record.hash, " ".join(record.scopes), record.created, record.expires,
-                    record.revoked,
-                ),
-            )  # fmt: skip
+        with self._database.transaction() as run:
+            times = record.created, record.expires, record.revoked
+            values = (record.id, record.name, record.hash, " ".join(record.scopes), *times)
+            run(f"INSERT INTO api_keys ({KEY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def list_keys(self) -> Sequence[KeyRecord]:
         """Return all API keys, the oldest first, revoked ones too."""
-        found = self._database.read(f"SELECT {KEY_COLUMNS} FROM api_keys ORDER BY created, id")
-        return [_key(row) for row in found]
+        return [_key(row) for row in self._read(f"SELECT {KEY_COLUMNS} FROM api_keys ORDER BY created, id")]
 
     def find_key(self, key_id: str) -> KeyRecord | None:
         """Return the API key with that id."""
-        found = self._database.read(f"SELECT {KEY_COLUMNS} FROM api_keys WHERE id = ?", (key_id,))
+        found = self._read(f"SELECT {KEY_COLUMNS} FROM api_keys WHERE id = ?", (key_id,))
         return _key(found[0]) if found else None
 
     def revoke_key(self, key_id: str, at: float) -> bool:
         """Mark an API key as revoked; return whether there was one that was not yet."""
-        with self._database.transaction() as session:
-            found = session.execute("SELECT revoked FROM api_keys WHERE id = ?", (key_id,))
-            if not found or found[0][0] is not None:
-                return False
-            session.execute("UPDATE api_keys SET revoked = ? WHERE id = ?", (at, key_id))
-            return True
+        with self._database.transaction() as run:
+            found = run("SELECT id FROM api_keys WHERE id = ? AND revoked IS NULL", (key_id,))
+            run("UPDATE api_keys SET revoked = ? WHERE id = ? AND revoked IS NULL", (at, key_id))
+        return bool(found)
 
     def meta(self, name: str) -> str | None:
         """Return a value of the whole store."""
-        found = self._database.read("SELECT value FROM obil_meta WHERE name = ?", (name,))
+        found = self._read("SELECT value FROM obil_meta WHERE name = ?", (name,))
         return str(found[0][0]) if found else None
 
 
@@ -194,13 +172,11 @@ class StoreProbe:
 def open_store(url: str) -> Store:
     """Return the store at a path, at sqlite:///path or at postgresql://...; it is created if it does not exist."""
     file = file_of(url)
-    if file is None:
-        from obil.service.storage.postgres_database import PostgresDatabase  # noqa: PLC0415  # needs psycopg
+    if file is not None:
+        return Store(SqliteDatabase(file))
+    from obil.service.storage.postgres_database import PostgresDatabase  # noqa: PLC0415  # needs psycopg
 
-        return Store(PostgresDatabase(url))
-    from obil.service.storage.sqlite_database import SqliteDatabase  # noqa: PLC0415  # only if it is used
-
-    return Store(SqliteDatabase(file))
+    return Store(PostgresDatabase(url))
 
 
 def file_of(url: str) -> Path | None:

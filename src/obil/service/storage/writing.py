@@ -1,16 +1,12 @@
 """Read and write the tables of the service within one transaction."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from obil.service.refusals import NotStoredError
-from obil.service.storage.database import STREAM_TABLES, Session
+from obil.service.storage.database import NEVER_PRUNED, STREAM_TABLES, Run
 from obil.service.storage.stored_event import StoredEvent
 
-EVENT_COLUMNS = "seq, at, kind, sender, retry_key, digest, first_row, n_rows, payload"
-STREAM_COLUMNS = "id, name, created, updated, seq, n_rows, n_labels, n_alerts, trusted, model, summary"
-POINT_COLUMNS = "at_row, at, prior, low, high, log_threshold, n_rows, n_alerts, log_evidence"
-NEVER_PRUNED = "('created', 'settings')"  # kinds of events: the creation, and the audit of the settings
 PRUNE_EVENTS = 5_000  # at once, so that no request waits long
 
 
@@ -52,11 +48,14 @@ class Point(NamedTuple):
     log_evidence: float | None
 
 
+EVENT_COLUMNS, STREAM_COLUMNS, POINT_COLUMNS = (", ".join(kind._fields) for kind in (StoredEvent, StreamRow, Point))
+
+
 class Writing:
     """The operations within one transaction."""
 
-    def __init__(self, session: Session, lock_rows: str) -> None:
-        self._run, self._lock_rows = session.execute, lock_rows
+    def __init__(self, run: Run, lock_rows: str) -> None:
+        self._run, self._lock_rows = run, lock_rows
 
     def lock(self, name: str) -> StreamRow | None:
         """Return a stream, locked until the transaction ends."""
@@ -101,36 +100,26 @@ class Writing:
 
     def find_retry(self, stream: int, retry_key: str) -> StoredEvent | None:
         """Return the event that came with an idempotency key."""
-        found = self._run(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND retry_key = ?", (stream, retry_key))
-        return as_event(found[0]) if found else None
+        found = events_where(self._run, "AND retry_key = ?", stream, retry_key)
+        return found[0] if found else None
 
     def event(self, stream: int, seq: int) -> StoredEvent:
         """Return one event."""
-        found = self._run(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND seq = ?", (stream, seq))
+        found = events_where(self._run, "AND seq = ?", stream, seq)
         if not found:
             raise NotStoredError(f"event {seq} of a stream is no longer in the log")
-        return as_event(found[0])
+        return found[0]
 
     def events_after(self, stream: int, seq: int) -> list[StoredEvent]:
         """Return the events after an event, in order."""
-        found = self._run(
-            f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND seq > ? ORDER BY seq", (stream, seq)
-        )
-        return [as_event(row) for row in found]
+        return events_where(self._run, "AND seq > ? ORDER BY seq", stream, seq)
 
-    def events_of_kinds(self, stream: int, kinds: Sequence[str]) -> Iterator[StoredEvent]:
-        """Return all events of these kinds, a few at a time."""
-        marks, seq = ", ".join("?" * len(kinds)), 0
-        while True:
-            found = self._run(
-                f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? AND kind IN ({marks}) AND seq > ? "
-                "ORDER BY seq LIMIT 200",
-                (stream, *kinds, seq),
-            )
-            yield from (as_event(row) for row in found)
-            if not found:
-                return
-            seq = found[-1][0]
+    def events_of_kind(self, stream: int, kind: str) -> Iterator[StoredEvent]:
+        """Return all events of one kind, a few at a time."""
+        seq = 0
+        while found := events_where(self._run, "AND kind = ? AND seq > ? ORDER BY seq LIMIT 200", stream, kind, seq):
+            yield from found
+            seq = found[-1].seq
 
     def snapshot_seq(self, stream: int) -> int:
         """Return the event of the last snapshot, 0 if there is none."""
@@ -191,7 +180,8 @@ class Writing:
         return len(old)
 
 
-def as_event(row: tuple[Any, ...]) -> StoredEvent:
-    """Return an event from a row of either database."""
-    event = StoredEvent(*row)
-    return event._replace(digest=None if event.digest is None else bytes(event.digest), payload=bytes(event.payload))
+def events_where(run: Run, condition: str, *values: Any) -> list[StoredEvent]:
+    """Return the events of a stream that meet a condition; `values` are the stream and those of the condition."""
+    found = map(StoredEvent._make, run(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? {condition}", values))
+    # PostgreSQL has its own type of bytes
+    return [one._replace(digest=one.digest and bytes(one.digest), payload=bytes(one.payload)) for one in found]

@@ -5,17 +5,8 @@ from collections.abc import Sequence
 
 from obil.online.decision_ids import Id, erased_id
 from obil.service.refusals import RefusedError
+from obil.service.storage import stored_event as stored
 from obil.service.storage.store import Store
-from obil.service.storage.stored_event import (
-    DECIDED,
-    LABELLED,
-    StoredEvent,
-    inputs_of,
-    read_record,
-    read_rows,
-    write_record,
-    write_rows,
-)
 from obil.service.storage.writing import Writing
 from obil.service.streams.group_commit import GroupCommit
 from obil.service.streams.live_stream import LiveStream
@@ -44,8 +35,8 @@ def erase_rows(live: LiveStream, ids: Sequence[Id], sender: Sender, session: Wri
     """Erase decisions, wherever they are stored; return how many were found."""
     wanted = set(ids)
     remembered = {name: row for name in wanted if (row := live.online.row_of(name)) is not None}
-    kept = [event for event in session.events_of_kinds(live.row.id, (DECIDED,)) if _positions(event, wanted)]
-    labelled = [event for event in session.events_of_kinds(live.row.id, (LABELLED,)) if _labelled(event) & wanted]
+    kept = [event for event in session.events_of_kind(live.row.id, stored.DECIDED) if _positions(event, wanted)]
+    labelled = [event for event in session.events_of_kind(live.row.id, stored.LABELLED) if _labelled(event) & wanted]
     found = set(remembered) | {_names(event)[position] for event in kept for position in _positions(event, wanted)}
     # a label may name a decision that never was, or one that was pruned
     found |= {name for event in labelled for name in _labelled(event) & wanted}
@@ -60,18 +51,18 @@ def erase_rows(live: LiveStream, ids: Sequence[Id], sender: Sender, session: Wri
     return len(found)
 
 
-def _names(event: StoredEvent) -> list[Id]:
-    ids = read_rows(event.payload).ids
+def _names(event: stored.StoredEvent) -> list[Id]:
+    ids = stored.read_rows(event.payload).ids
     return list(range(event.first_row, event.first_row + event.n_rows) if ids is None else ids)
 
 
-def _positions(event: StoredEvent, wanted: set[Id]) -> list[int]:
+def _positions(event: stored.StoredEvent, wanted: set[Id]) -> list[int]:
     return [position for position, name in enumerate(_names(event)) if name in wanted]
 
 
-def _without_rows(event: StoredEvent, positions: list[int]) -> bytes:
+def _without_rows(event: stored.StoredEvent, positions: list[int]) -> bytes:
     """Return an event's bytes with only the decided class left of some of its rows."""
-    rows, names, inputs = read_rows(event.payload), _names(event), inputs_of(event.payload)
+    rows, names, inputs = stored.read_rows(event.payload), _names(event), stored.inputs_of(event.payload)
     log_ratios = rows.log_ratios.copy()
     log_ratios[positions, 1:] = 0.0
     views = None if rows.views is None else rows.views.copy()
@@ -81,15 +72,15 @@ def _without_rows(event: StoredEvent, positions: list[int]) -> bytes:
         names[position] = erased_id(event.first_row + position)
         if inputs is not None:
             inputs[position] = None
-    return write_rows(rows._replace(ids=names, log_ratios=log_ratios, views=views), inputs=inputs)
+    return stored.write_rows(rows._replace(ids=names, log_ratios=log_ratios, views=views), inputs=inputs)
 
 
-def _labelled(event: StoredEvent) -> set[Id]:
-    return {one[0] for one in read_record(event.payload)["labels"]}
+def _labelled(event: stored.StoredEvent) -> set[Id]:
+    return {one[0] for one in stored.read_record(event.payload)["labels"]}
 
 
-def _without_labels(event: StoredEvent, wanted: set[Id]) -> bytes:
-    record = read_record(event.payload)
+def _without_labels(event: stored.StoredEvent, wanted: set[Id]) -> bytes:
+    record = stored.read_record(event.payload)
     record["labels"] = [one for one in record["labels"] if one[0] not in wanted]
     record["unknown"] = [name for name in record["unknown"] if name not in wanted]
-    return write_record(record)
+    return stored.write_record(record)

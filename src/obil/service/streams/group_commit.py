@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from obil.errors import ObilError
 from obil.service.refusals import NotStoredError, RefusedError, UnknownStreamError
@@ -20,6 +19,7 @@ from obil.service.streams.stream_request import (
     NewStream,
     Request,
     RequestsFailedError,
+    Result,
     RowsToDecide,
     finish_all,
     joined,
@@ -33,6 +33,7 @@ MAX_REQUESTS = 256  # of one transaction
 GATHER_SECONDS = 0.003
 IDLE_SECONDS = 1.0  # between two searches for idle streams
 
+# name, what is in memory, transaction, how to create it, time
 Open = Callable[[str, LiveStream | None, Writing, NewStream | None, float], LiveStream]
 
 log = logging.getLogger("obil.service")
@@ -41,14 +42,8 @@ log = logging.getLogger("obil.service")
 class GroupCommit:
     """One thread that owns the streams in memory and handles requests in the order they come.
 
-    Parameters
-    ----------
-    store
-        Where everything is written.
-    open_stream
-        Brings a stream up to date with the store: name, what is in memory, transaction, how to create it, time.
-    max_streams, idle_seconds
-        How many streams stay in memory, and how long an idle one does.
+    `open_stream` brings a stream up to date with the store; at most `max_streams` stay in memory, and an idle one for
+    `idle_seconds`.
     """
 
     def __init__(
@@ -69,17 +64,17 @@ class GroupCommit:
         """How many streams are in memory."""
         return len(self._streams)
 
-    def submit(self, stream: str, action: Action, *, creates: NewStream | None = None) -> "Future[Any]":
+    def submit(self, stream: str, action: Action[Result], *, creates: NewStream | None = None) -> "Future[Result]":
         """Queue an action on a stream; the future is done once it is on disk."""
-        done: Future[Any] = Future()
+        done: Future[Result] = Future()
         self._put(Request(stream, action, creates, waiter=done))
         return done
 
     async def do(
-        self, stream: str, action: Action, *, creates: NewStream | None = None, work: RowsToDecide | None = None
-    ) -> Any:
+        self, stream: str, action: Action[Result], *, creates: NewStream | None = None, work: RowsToDecide | None = None
+    ) -> Result:
         """Queue an action on a stream, and wait until it is on disk."""
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._put(Request(stream, action, creates, work, done))
         return await done
 
@@ -146,10 +141,8 @@ class GroupCommit:
                     log.warning("requests were not stored", extra={"fields": {"n": len(pending), "reason": str(error)}})
                 else:
                     log.exception("a transaction failed")
-                set_errors(
-                    pending,
-                    error if isinstance(error, NotStoredError) else NotStoredError("the service failed: try again"),
-                )
+                    error = NotStoredError("the service failed: try again")
+                set_errors(pending, error)
                 pending = []
             for name in opened:  # in memory it may be ahead of the store: read it again
                 self._forget(name)

@@ -1,44 +1,40 @@
-"""Hold one stream in memory: decide, label and change it, write each event to the log, and describe its state."""
+"""Hold one stream in memory: decide, label and change it, write each event to the log, and summarize its state."""
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posteriors_at
-from obil.errors import EstimationError, InvalidStateError, ObilError
+from obil.errors import EstimationError, InvalidStateError
 from obil.online.decision import Decisions
-from obil.online.decision_ids import as_id, as_ids, as_propensity
+from obil.online.decision_ids import as_ids
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_stream
 from obil.policies.notation import policy_from_json
-from obil.service.refusals import BadInputError, KeyReusedError
-from obil.service.storage.stored_event import (
-    DECIDED,
-    FORGOTTEN,
-    LABELLED,
-    MODEL,
-    RESTARTED,
-    SETTINGS,
-    DecidedRows,
-    StoredEvent,
-    StoredResponse,
-    read_record,
-    read_rows,
-    write_record,
-    write_rows,
-)
+from obil.service.records import LabelResult, SettingsChange, StreamSummary
+from obil.service.refusals import KeyReusedError, as_bad_input
+from obil.service.storage import stored_event as stored
 from obil.service.storage.writing import Point, Snapshot, StreamRow, Writing
-from obil.service.streams.operations import Decided, Label, LabelResult, Rows, Sender, SettingsChange
+from obil.service.streams.operations import Decided, Label, Rows, Sender, checked_label
 from obil.serving.ratio_model import RatioModel
 
 SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # most that a restored stream replays, about
 POINT_ROWS, POINT_SECONDS = 500, 5.0  # at most, between two points of a history
 POINT_FRACTION = 1 / 64  # of all rows so far: a short stream has as many points as a long one
 TRUSTED, REACHABLE = 1, 2
+
+
+class StateCopy(NamedTuple):
+    """A copy of a stream's state, and the model version that it needs."""
+
+    row: StreamRow
+    version: str
+    state: Mapping[str, Any]
 
 
 class LiveStream:
@@ -59,72 +55,65 @@ class LiveStream:
         self, rows: Rows, scored: tuple[FloatArray, FloatArray | None], sender: Sender, session: Writing, at: float
     ) -> Decided:
         """Decide rows and write them to the log; a retry gets what was decided the first time."""
-        before = self._earlier(DECIDED, sender, session)
+        before = self._earlier(stored.DECIDED, sender, session)
         if before is not None:
             return self._decided_before(before)
         ratios, views = scored
-        try:
+        with as_bad_input():
             ids = None if rows.ids is None else as_ids(rows.ids)
             first = self.online.n_rows
             decisions = self.online.decide_log_ratios(ratios, views=views, ids=ids)
-        except ObilError as error:
-            raise BadInputError(str(error)) from None
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
         response = None
         if sender.idempotency_key is not None:
-            response = StoredResponse(self.version, decisions.priors, decisions.thresholds)
-        stored = DecidedRows(ids, ratios, views, decisions.numbers, flags, response)
-        self._log(
-            DECIDED, write_rows(stored, inputs=rows.inputs), sender, session, at, first_row=first, n_rows=len(ratios)
-        )
+            response = stored.StoredResponse(self.version, decisions.priors, decisions.thresholds)
+        decided = stored.DecidedRows(ids, ratios, views, decisions.numbers, flags, response)
+        payload = stored.write_rows(decided, inputs=rows.inputs)
+        self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(ratios))
         n_alerts = self.row.n_alerts + int(decisions.alerts.sum())
         self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=n_alerts)
         return Decided(self.row.name, self.version, first, decisions)
 
     def label(self, labels: Sequence[Label], sender: Sender, session: Writing, at: float) -> LabelResult:
         """Take in all labels or none, and write them to the log."""
-        before = self._earlier(LABELLED, sender, session)
+        before = self._earlier(stored.LABELLED, sender, session)
         if before is not None:
-            record = read_record(before.payload)
+            record = stored.read_record(before.payload)
             return LabelResult(self.row.name, record["known"], record["unknown"], repeated=True)
-        checked = [_checked(one, self._classes) for one in labels]
+        checked = [checked_label(one, self._classes) for one in labels]
         unknown = [one.id for one in checked if not self.online.feedback(one.id, one.label, propensity=one.propensity)]
         record = {"labels": [list(one) for one in checked], "known": len(checked) - len(unknown), "unknown": unknown}
-        self._log(LABELLED, write_record(record), sender, session, at)
+        self._log(stored.LABELLED, stored.write_record(record), sender, session, at)
         self.row = self.row._replace(n_labels=self.online.label_counts.labelled)
-        return LabelResult(self.row.name, record["known"], unknown)
+        return LabelResult(self.row.name, record["known"], unknown, repeated=False)
 
     def change_policy(self, policy: Mapping[str, Any], sender: Sender, session: Writing, at: float) -> SettingsChange:
         """Set the policy from the next row on, and log who did."""
         before = dict(self.online.policy.to_json())
-        try:
+        with as_bad_input("policy"):
             self.online.policy = policy_from_json(policy)
-        except ObilError as error:
-            raise BadInputError(str(error), where="policy") from None
         after = dict(self.online.policy.to_json())
-        self._log(SETTINGS, write_record({"before": before, "after": after}), sender, session, at)
-        return SettingsChange(at=at, by=sender.by, row=self.online.n_rows, before=before, after=after)
+        self._log(stored.SETTINGS, stored.write_record({"before": before, "after": after}), sender, session, at)
+        return SettingsChange(utc(at), sender.by, self.online.n_rows, before, after)
 
     def take_model(self, version: str, model: RatioModel, session: Writing, at: float) -> None:
         """Score with another version from the next row on; the prior is kept."""
         self.online.model = model
         self.version = version
         self.row = self.row._replace(model=version)
-        self._log(MODEL, write_record({"version": version}), Sender(by="model"), session, at)
+        self._log(stored.MODEL, stored.write_record({"version": version}), Sender(by="model"), session, at)
         self.save_snapshot(session)  # so that no replay needs the old version
 
     def restart_monitor(self, sender: Sender, session: Writing, at: float) -> None:
         """Start a new monitoring run."""
-        try:
+        with as_bad_input():
             self.online.restart_monitor()
-        except ObilError as error:
-            raise BadInputError(str(error)) from None
-        self._log(RESTARTED, b"{}", sender, session, at)
+        self._log(stored.RESTARTED, b"{}", sender, session, at)
 
     def forget(self, rows: Sequence[int], sender: Sender, session: Writing, at: float) -> None:
         """Erase rows that wait for their labels; after the snapshot no replay needs older events."""
         kept = [row for row in rows if self.online.forget(row)]
-        self._log(FORGOTTEN, write_record({"rows": kept}), sender, session, at)
+        self._log(stored.FORGOTTEN, stored.write_record({"rows": kept}), sender, session, at)
         self.save_snapshot(session)
 
     def erase(self, session: Writing) -> None:
@@ -134,7 +123,19 @@ class LiveStream:
 
     def described(self) -> StreamRow:
         """Return the current summary of the stream, stored or not."""
-        return self.row._replace(trusted=int(self.online.trusted), summary=json.dumps(self._summary()))
+        online, names, monitor = self.online, [str(name) for name in self._classes], self.online.monitor
+        summary = {
+            "prior": dict(zip(names, online.prior.tolist(), strict=True)),
+            "training_prior": dict(zip(names, online.model.prior_.tolist(), strict=True)),
+            "positive": online.positive,
+            "log_evidence": None if monitor is None else monitor.log_evidence,
+            "log_alarm": None if monitor is None else monitor.log_alarm,
+        }
+        return self.row._replace(trusted=int(online.trusted), summary=json.dumps(summary))
+
+    def copied(self) -> StateCopy:
+        """Return a copy of the state, so that this thread can continue while a report is written."""
+        return StateCopy(self.described(), self.version, self.online.state())
 
     def finish(self, session: Writing, at: float) -> None:
         """Write the summary of the stream after the events of this transaction."""
@@ -158,7 +159,7 @@ class LiveStream:
         session.save_snapshot(self.row.id, Snapshot(self.row.seq, self.version, pack_stream(self.online)))
         self.snapshot_seq, self._snapshot_rows = self.row.seq, self.online.n_rows
 
-    def _earlier(self, kind: str, sender: Sender, session: Writing) -> StoredEvent | None:
+    def _earlier(self, kind: str, sender: Sender, session: Writing) -> stored.StoredEvent | None:
         if sender.idempotency_key is None:
             return None
         event = session.find_retry(self.row.id, sender.idempotency_key)
@@ -166,8 +167,8 @@ class LiveStream:
             raise KeyReusedError("this idempotency key was used with another body: use a new key")
         return event
 
-    def _decided_before(self, event: StoredEvent) -> Decided:
-        rows, first = read_rows(event.payload), event.first_row
+    def _decided_before(self, event: stored.StoredEvent) -> Decided:
+        rows, first = stored.read_rows(event.payload), event.first_row
         if rows.response is None:
             raise InvalidStateError("an event with an idempotency key lacks its response")
         model, priors, thresholds = rows.response
@@ -185,34 +186,12 @@ class LiveStream:
         )
         return Decided(self.row.name, model, first, decisions, repeated=True)
 
-    def _log(
-        self,
-        kind: str,
-        payload: bytes,
-        sender: Sender,
-        session: Writing,
-        at: float,
-        *,
-        first_row: int | None = None,
-        n_rows: int = 0,
-    ) -> None:
-        seq = self.row.seq + 1
-        row = self.online.n_rows if first_row is None else first_row
-        key = sender.idempotency_key
+    def _log(self, kind: str, payload: bytes, sender: Sender, session: Writing, at: float, *, n_rows: int = 0) -> None:
+        seq, first_row, key = self.row.seq + 1, self.online.n_rows - n_rows, sender.idempotency_key
         digest = None if key is None else sender.digest
-        session.append(self.row.id, StoredEvent(seq, at, kind, sender.by, key, digest, row, n_rows, payload))
+        event = stored.StoredEvent(seq, at, kind, sender.by, key, digest, first_row, n_rows, payload)
+        session.append(self.row.id, event)
         self.row = self.row._replace(seq=seq)
-
-    def _summary(self) -> dict[str, Any]:
-        online, names = self.online, [str(name) for name in self._classes]
-        monitor = online.monitor
-        return {
-            "prior": dict(zip(names, online.prior.tolist(), strict=True)),
-            "training_prior": dict(zip(names, online.model.prior_.tolist(), strict=True)),
-            "positive": online.positive,
-            "log_evidence": None if monitor is None else monitor.log_evidence,
-            "log_alarm": None if monitor is None else monitor.log_alarm,
-        }
 
     def _wants_point(self, at: float) -> bool:
         new = self.row.n_rows - self._point_rows
@@ -220,43 +199,45 @@ class LiveStream:
         return new >= enough or (new > 0 and at - self._point_at >= POINT_SECONDS)
 
     def _add_point(self, session: Writing, at: float) -> None:
-        online = self.online
-        k = self._positive
+        online, k, threshold = self.online, self._positive, self.online.log_threshold
         try:
             interval = None if k is None else online.tracker.interval(0.9)
         except EstimationError:
             interval = None
         low, high = (None, None) if interval is None or k is None else map(float, interval[k])
-        threshold = online.log_threshold
-        session.add_point(
-            self.row.id,
-            Point(
-                at_row=self.row.n_rows,
-                at=at,
-                prior=None if k is None else float(online.prior[k]),
-                low=low,
-                high=high,
-                log_threshold=threshold if threshold is not None and math.isfinite(threshold) else None,
-                n_rows=self.row.n_rows - self._point_rows,
-                n_alerts=self.row.n_alerts - self._point_alerts,
-                log_evidence=None if online.monitor is None else online.monitor.log_evidence,
-            ),
+        point = Point(
+            at_row=self.row.n_rows,
+            at=at,
+            prior=None if k is None else float(online.prior[k]),
+            low=low,
+            high=high,
+            log_threshold=threshold if threshold is not None and math.isfinite(threshold) else None,
+            n_rows=self.row.n_rows - self._point_rows,
+            n_alerts=self.row.n_alerts - self._point_alerts,
+            log_evidence=None if online.monitor is None else online.monitor.log_evidence,
         )
+        session.add_point(self.row.id, point)
         self._point_at, self._point_rows, self._point_alerts = at, self.row.n_rows, self.row.n_alerts
 
 
-def _checked(one: Label, classes: Sequence[Any]) -> Label:
-    """Refuse a label before any label of its request is taken in."""
-    try:
-        name = as_id(one.id)
-    except ObilError as error:
-        raise BadInputError(str(error), where="id") from None
-    if isinstance(one.label, bool) or one.label not in classes:
-        raise BadInputError(
-            f"label must be one of the classes {list(classes)!r:.200}, got {one.label!r:.80}", where="label"
-        )
-    try:
-        propensity = as_propensity(one.propensity)
-    except ObilError as error:
-        raise BadInputError(str(error), where="propensity") from None
-    return Label(name, classes[list(classes).index(one.label)], propensity)
+def summary_of_row(row: StreamRow) -> StreamSummary:
+    """Return a stream at a glance, from its stored row."""
+    empty: dict[str, Any] = {"prior": {}, "training_prior": {}}  # of a stream that is being created
+    empty |= dict.fromkeys(("positive", "log_evidence", "log_alarm"))
+    return StreamSummary(
+        name=row.name,
+        rows=row.n_rows,
+        labels=row.n_labels,
+        alerts=row.n_alerts,
+        trusted=bool(row.trusted),
+        model=row.model,
+        created=utc(row.created),
+        updated=utc(row.updated),
+        seq=row.seq,
+        **empty | json.loads(row.summary),
+    )
+
+
+def utc(seconds: float) -> datetime:
+    """Return a time given in seconds since 1970."""
+    return datetime.fromtimestamp(seconds, UTC)

@@ -7,14 +7,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from obil.calibration.diagnose import diagnose
 from obil.calibration.gate import Gate
 from obil.calibration.reliability import ReliabilityBin
 from obil.errors import ModelFileError, ObilError
+from obil.service.records import ModelCard
 from obil.service.refusals import ModelRefusedError
 from obil.service.storage.store import Store
+from obil.serving.columns import Column
 from obil.serving.files import load
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 
@@ -28,7 +29,7 @@ class ModelRegistry:
     def __init__(self, folder: Path, store: Store, *, trusted: Sequence[str] = ()) -> None:
         self._folder, self._store, self._trusted = folder, store, tuple(trusted)
         self._loaded: OrderedDict[str, RatioModel] = OrderedDict()
-        self._cards: dict[str, dict[str, Any]] = {}
+        self._cards: dict[str, ModelCard] = {}
         self._lock = threading.Lock()
 
     def take_from_folder(self) -> str:
@@ -37,8 +38,8 @@ class ModelRegistry:
         version = version_of(files)
         model = self._load(files)
         card = self._card_of(version, model)
-        if card["gate"]["verdict"] == "refuse":
-            reasons = "; ".join(card["gate"]["reasons"])
+        if card.gate["verdict"] == "refuse":
+            reasons = "; ".join(card.gate["reasons"])
             raise ModelRefusedError(f"the deployment gate refuses this model: {reasons}")
         current = self.current_version()
         if current is not None and self.get(current).classes_.tolist() != model.classes_.tolist():
@@ -70,7 +71,7 @@ class ModelRegistry:
         with self._lock:
             return self._keep(version, model)
 
-    def card(self, version: str) -> Mapping[str, Any]:
+    def card(self, version: str) -> ModelCard:
         """Return the model card of a version."""
         return self._card_of(version, self.get(version))
 
@@ -92,7 +93,7 @@ class ModelRegistry:
             except ObilError as error:
                 raise ModelFileError(str(error).replace(folder, str(self._folder))) from None
 
-    def _card_of(self, version: str, model: RatioModel) -> dict[str, Any]:
+    def _card_of(self, version: str, model: RatioModel) -> ModelCard:
         if version not in self._cards:
             self._cards[version] = _card(version, model)
         return self._cards[version]
@@ -106,28 +107,21 @@ def version_of(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _card(version: str, model: RatioModel) -> dict[str, Any]:
+def _card(version: str, model: RatioModel) -> ModelCard:
     diagnosis = diagnose(model.holdout_)
     gate = Gate().judge(diagnosis).to_json()
     classes = model.classes_.tolist()
-    columns = None
-    if model.encoder is not None:
-        columns = [
-            {"name": column.name, "type": "category" if column.is_category else "number"}
-            for column in model.encoder.columns
-        ]
-    elif model.feature_names is not None:
-        columns = [{"name": name, "type": "number"} for name in model.feature_names]
-    return {
-        "version": version,
-        "classes": classes,
-        "training_prior": dict(zip(map(str, classes), model.prior_.tolist(), strict=True)),
-        "columns": columns,
-        "n_features": model.scorer.n_features,
-        "views": len(model.view_members),
-        "gate": {"verdict": gate.pop("decision"), **gate},
-        "reliability": [_bin_record(one) for one in diagnosis.balanced.table if one.class_number == len(classes) - 1],
-    }
+    columns = model.columns or [Column(name) for name in model.feature_names or ()]
+    return ModelCard(
+        version=version,
+        classes=classes,
+        training_prior=dict(zip(map(str, classes), model.prior_.tolist(), strict=True)),
+        columns=[{"name": one.name, "type": "category" if one.is_category else "number"} for one in columns] or None,
+        n_features=model.n_features,
+        views=model.n_views,
+        gate={"verdict": gate.pop("decision"), **gate},
+        reliability=[_bin_record(one) for one in diagnosis.balanced.table if one.class_number == len(classes) - 1],
+    )
 
 
 def _bin_record(one: ReliabilityBin) -> dict[str, float]:

@@ -1,13 +1,14 @@
-"""Define the operations on streams, and the records they take and return."""
+"""Define what the operations on streams take: a name, rows, labels, settings and a sender; and check it."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from obil.arrays import shown
 from obil.online.decision import Decisions
-from obil.online.decision_ids import Id
-from obil.service.refusals import BadInputError
+from obil.online.decision_ids import Id, as_ids, as_propensity
+from obil.service.refusals import BadInputError, as_bad_input
 from obil.serving.ratio_model import RatioModel
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
@@ -69,16 +70,6 @@ class Label(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelResult:
-    """How many labels of one request belonged to a decision."""
-
-    stream: str
-    known: int
-    unknown: Sequence[Id]  # never decided, or longer ago than the horizon
-    repeated: bool = False  # a retry
-
-
-@dataclass(frozen=True, slots=True)
 class StreamSettings:
     """How a stream decides; None takes the default of the service."""
 
@@ -90,122 +81,31 @@ class StreamSettings:
     unlabeled_as: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsChange:
-    """One line of the audit of a stream."""
-
-    at: float  # seconds since 1970
-    by: str
-    row: int  # the first row it applies to
-    before: Mapping[str, Any]
-    after: Mapping[str, Any]
+def checked_ids(ids: list[Any], *, where: str) -> Sequence[Id]:
+    """Return ids unchanged, or refuse them."""
+    with as_bad_input(where):
+        names = as_ids(ids)
+    if any("\0" in name for name in names if type(name) is str):  # PostgreSQL cannot store it
+        raise BadInputError("an id must not contain a NUL character", where=where)
+    return names
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSummary:
-    """A stream at a glance."""
+def as_class(value: Any, classes: list[Any], *, where: str) -> Any:
+    """Return the class that a JSON value names; true is not 1.
 
-    name: str
-    rows: int
-    labels: int
-    alerts: int
-    prior: Mapping[str, float]  # by class name
-    training_prior: Mapping[str, float]
-    positive: Any
-    trusted: bool
-    log_evidence: float | None
-    log_alarm: float | None
-    model: str
-    created: float
-    updated: float
-    seq: int  # grows with every event of the stream
+    >>> as_class(1.0, [0, 1], where="label")
+    1
+    """
+    if isinstance(value, str | int | float):
+        for known in classes:
+            if value == known and isinstance(value, bool) == isinstance(known, bool):
+                return known
+    raise BadInputError(f"{where} must be one of the classes {classes!r:.200}, got {shown(value)}", where=where)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPage:
-    """Some streams, by name."""
-
-    streams: Sequence[StreamSummary]
-    total: int
-    next: str | None = None  # pass it as `after` to get the next page
-
-
-@dataclass(frozen=True, slots=True)
-class StreamDetail(StreamSummary):
-    """A stream in detail."""
-
-    classes: Sequence[Any]
-    interval: Mapping[str, tuple[float, float]] | None
-    start_prior: Mapping[str, float]
-    threshold: Mapping[str, float | None]  # {"log_ratio": ..., "probability": ...}
-    evidence: Mapping[str, Any] | None  # {"log_evidence", "log_alarm", "alarm_row", "where"}
-    label_counts: Mapping[str, int]
-    performance: Mapping[str, Any] | None  # {"now": {...}, "window": {...}, "text": ...}
-    change: Mapping[str, Any]  # ChangeReport.to_json()
-    settings: Mapping[str, Any]
-    changes: Sequence[SettingsChange]  # the newest first
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamHistory:
-    """A stream over time, downsampled: columns of equal length."""
-
-    stream: str
-    columns: Mapping[str, Sequence[float | None]]
-    training_prior: float
-    log_alarm: float | None
-
-
-class Streams(Protocol):
-    """All operations on streams. Methods raise `obil.service.refusals.RefusedError`."""
-
-    async def decide(self, stream: str, rows: Rows, sender: Sender) -> Decided:
-        """Decide rows, update the prior with them, and return once they are on disk."""
-
-    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> LabelResult:
-        """Take in late labels, and return once they are on disk."""
-
-    async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
-        """Create a stream."""
-
-    async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> SettingsChange:
-        """Set the policy from the next row on."""
-
-    async def restart_monitor(self, stream: str, sender: Sender) -> StreamDetail:
-        """Start a new monitoring run, without the evidence so far."""
-
-    async def forget(self, stream: str, ids: Sequence[Id], sender: Sender) -> int:
-        """Erase decisions; return how many were found."""
-
-    async def delete(self, stream: str, sender: Sender) -> None:
-        """Delete a stream."""
-
-    async def detail(self, stream: str) -> StreamDetail:
-        """Return a stream in detail."""
-
-    async def history(
-        self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
-    ) -> StreamHistory:
-        """Return a stream over time, between two times (seconds since 1970)."""
-
-    async def page(
-        self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
-    ) -> StreamPage:
-        """Return summaries of streams, by name."""
-
-    async def changed_since(self, seq: Mapping[str, int]) -> Sequence[StreamSummary]:
-        """Return those of the named streams whose seq differs from the given one."""
-
-    async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
-        """Read the model folder again; refuse a model that the deployment gate refuses."""
-
-    async def ready(self) -> bool:
-        """Return whether decisions can be made and stored."""
-
-    @property
-    def model(self) -> RatioModel:
-        """The current model."""
-
-    @property
-    def model_card(self) -> Mapping[str, Any]:
-        """Version, classes, columns, the deployment gate's verdict and the reliability diagram."""
+def checked_label(label: Label, classes: list[Any]) -> Label:
+    """Return a label with plain values, or refuse it."""
+    name = checked_ids([label.id], where="id")[0]
+    known = as_class(label.label, classes, where="label")
+    with as_bad_input("propensity"):
+        return Label(name, known, as_propensity(label.propensity))

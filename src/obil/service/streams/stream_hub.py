@@ -12,29 +12,17 @@ from obil.errors import ObilError
 from obil.online.decision_ids import Id
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_stream, unpack_stream
+from obil.service import records
 from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedError, StreamExistsError, UnknownStreamError
 from obil.service.storage.store import Store, StoreProbe
 from obil.service.storage.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.storage.writing import StreamRow, Writing
 from obil.service.streams.erasure import erase_old, erase_rows
 from obil.service.streams.group_commit import GroupCommit
-from obil.service.streams.live_stream import LiveStream
+from obil.service.streams.live_stream import LiveStream, StateCopy, summary_of_row
 from obil.service.streams.model_registry import CURRENT, ModelRegistry
-from obil.service.streams.operations import (
-    Decided,
-    Label,
-    LabelResult,
-    Rows,
-    Sender,
-    SettingsChange,
-    StreamDetail,
-    StreamHistory,
-    StreamPage,
-    StreamSettings,
-    StreamSummary,
-)
-from obil.service.streams.replay import new_online, replay, resolved_settings, same_settings
-from obil.service.streams.stream_report import StateCopy, detail_of, history_of, state_copy, summary_of_row
+from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
+from obil.service.streams.replay import new_online, replay, resolved_settings
 from obil.service.streams.stream_request import NewStream, RowsToDecide, score
 from obil.serving.ratio_model import RatioModel
 
@@ -46,20 +34,10 @@ log = logging.getLogger("obil.service")
 
 
 class StreamHub:
-    """All streams of one model folder.
+    """All streams of one model folder. Methods raise `obil.service.refusals.RefusedError`.
 
-    Parameters
-    ----------
-    store
-        Where they are stored.
-    registry
-        The versions of the model.
-    defaults
-        Settings of streams that their first row creates.
-    store_inputs
-        Whether rows are stored as they were sent, beside their log ratios.
-    max_streams, idle_seconds
-        How many streams stay in memory, and how long an idle one does.
+    `defaults` are the settings of streams that their first row creates; with `store_inputs` rows are stored as they
+    were sent, beside their log ratios; at most `max_streams` stay in memory, and an idle one for `idle_seconds`.
     """
 
     def __init__(
@@ -88,7 +66,7 @@ class StreamHub:
         return self._registry.get(self._version)
 
     @property
-    def model_card(self) -> Mapping[str, Any]:
+    def model_card(self) -> records.ModelCard:
         """Version, classes, columns, the deployment gate's verdict and the reliability diagram."""
         return self._registry.card(self._version)
 
@@ -118,52 +96,41 @@ class StreamHub:
             scored = work.scored if work.scored is not None and current else score(rows, live.online.model)
             return live.decide(rows, scored, sender, session, at)
 
-        decided: Decided = await self._writer.do(
-            stream, action, creates=NewStream(self._default_settings, sender.by), work=work
-        )
-        return decided
+        return await self._writer.do(stream, action, creates=NewStream(self._default_settings, sender.by), work=work)
 
-    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> LabelResult:
+    async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> records.LabelResult:
         """Take in late labels, and return once they are on disk."""
-        result: LabelResult = await self._writer.do(
-            stream, lambda live, session, at: live.label(labels, sender, session, at)
-        )
-        return result
+        return await self._writer.do(stream, lambda live, session, at: live.label(labels, sender, session, at))
 
-    async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
+    async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> records.StreamDetail:
         """Create a stream; the same again changes nothing."""
         wanted = resolved_settings(settings, self._defaults)
         new_online(self.model, wanted)  # refuses wrong settings before anything is written
 
         def action(live: LiveStream, session: Writing, _at: float) -> StateCopy:
             settings = read_record(session.event(live.row.id, 1).payload)["settings"]
-            if not same_settings(settings, wanted):
+            if json.dumps(settings, sort_keys=True) != json.dumps(wanted, sort_keys=True):
                 raise StreamExistsError(f"stream {stream!r} exists with other settings: {json.dumps(settings):.400}")
-            return state_copy(live)
+            return live.copied()
 
         return await self._report(await self._writer.do(stream, action, creates=NewStream(wanted, sender.by)))
 
-    async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> SettingsChange:
+    async def change(self, stream: str, policy: Mapping[str, Any], sender: Sender) -> records.SettingsChange:
         """Set the policy from the next row on."""
-        changed: SettingsChange = await self._writer.do(
-            stream, lambda live, session, at: live.change_policy(policy, sender, session, at)
-        )
-        return changed
+        return await self._writer.do(stream, lambda live, session, at: live.change_policy(policy, sender, session, at))
 
-    async def restart_monitor(self, stream: str, sender: Sender) -> StreamDetail:
+    async def restart_monitor(self, stream: str, sender: Sender) -> records.StreamDetail:
         """Start a new monitoring run, without the evidence so far."""
 
         def action(live: LiveStream, session: Writing, at: float) -> StateCopy:
             live.restart_monitor(sender, session, at)
-            return state_copy(live)
+            return live.copied()
 
         return await self._report(await self._writer.do(stream, action))
 
     async def forget(self, stream: str, ids: Sequence[Id], sender: Sender) -> int:
         """Erase decisions; return how many were found."""
-        erased: int = await self._writer.do(
-            stream, lambda live, session, at: erase_rows(live, ids, sender, session, at)
-        )
+        erased = await self._writer.do(stream, lambda live, session, at: erase_rows(live, ids, sender, session, at))
         await asyncio.to_thread(self._store.sweep)
         return erased
 
@@ -172,13 +139,13 @@ class StreamHub:
         await self._writer.do(stream, lambda live, session, _at: live.erase(session))
         await asyncio.to_thread(self._store.sweep)
 
-    async def detail(self, stream: str) -> StreamDetail:
+    async def detail(self, stream: str) -> records.StreamDetail:
         """Return a stream in detail."""
-        return await self._report(await self._writer.do(stream, lambda live, _session, _at: state_copy(live)))
+        return await self._report(await self._writer.do(stream, lambda live, _session, _at: live.copied()))
 
     async def history(
         self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
-    ) -> StreamHistory:
+    ) -> records.StreamHistory:
         """Return a stream over time, between two times (seconds since 1970)."""
         row = await asyncio.to_thread(self._store.stream, stream)
         if row is None:
@@ -186,25 +153,27 @@ class StreamHub:
         found = await asyncio.to_thread(
             partial(self._store.points, row.id, start=start or 0.0, end=1e18 if end is None else end, limit=points)
         )
+        from obil.service.streams.stream_report import history_of  # noqa: PLC0415  # deciding needs no reports
+
         return await asyncio.to_thread(history_of, row, found, self._registry.get(row.model))
 
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
-    ) -> StreamPage:
+    ) -> records.StreamPage:
         """Return summaries of streams, by name."""
         which: dict[str, Any] = {"search": search or "", "alarmed": alarmed}
         rows = await asyncio.to_thread(partial(self._store.streams, after=after or "", limit=limit + 1, **which))
         total = await asyncio.to_thread(partial(self._store.count_streams, **which))
         page = rows[:limit]
         following = page[-1].name if len(rows) > limit and page else None
-        return StreamPage([summary_of_row(row) for row in page], total, following)
+        return records.StreamPage([summary_of_row(row) for row in page], total, following)
 
-    async def changed_since(self, seq: Mapping[str, int]) -> Sequence[StreamSummary]:
+    async def changed_since(self, seq: Mapping[str, int]) -> Sequence[records.StreamSummary]:
         """Return those of the named streams whose seq differs from the given one."""
         rows = await asyncio.to_thread(lambda: [self._store.stream(name) for name in seq])
         return [summary_of_row(row) for row in rows if row is not None and row.seq != seq[row.name]]
 
-    async def reload_model(self, sender: Sender) -> Mapping[str, Any]:
+    async def reload_model(self, sender: Sender) -> records.ModelCard:
         """Read the model folder again; refuse a model that the deployment gate refuses."""
         try:
             version = self._version = await asyncio.to_thread(self._registry.take_from_folder)
@@ -229,10 +198,12 @@ class StreamHub:
         """Erase some of what is older than a time; return how many events."""
         return erase_old(self._store, self._writer, before)
 
-    async def _report(self, copy: StateCopy) -> StreamDetail:
+    async def _report(self, copy: StateCopy) -> records.StreamDetail:
         return await asyncio.to_thread(self._detail, copy)
 
-    def _detail(self, copy: StateCopy) -> StreamDetail:
+    def _detail(self, copy: StateCopy) -> records.StreamDetail:
+        from obil.service.streams.stream_report import detail_of  # noqa: PLC0415  # deciding needs no reports
+
         changes = self._store.changes(copy.row.id, limit=MAX_CHANGES)
         return detail_of(copy, self._registry.get(copy.version), changes)
 

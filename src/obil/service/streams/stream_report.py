@@ -1,10 +1,9 @@
-"""Report on a stream: at a glance, in detail, and over time."""
+"""Report on a stream: in detail, and over time."""
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtri
@@ -14,10 +13,10 @@ from obil.errors import EstimationError, InvalidInputError
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.reports.performance_report import Performance
+from obil.service.records import SettingsChange, StreamDetail, StreamHistory
 from obil.service.storage.stored_event import StoredEvent, read_record
 from obil.service.storage.writing import Point, StreamRow
-from obil.service.streams.live_stream import LiveStream
-from obil.service.streams.operations import SettingsChange, StreamDetail, StreamHistory, StreamSummary
+from obil.service.streams.live_stream import StateCopy, summary_of_row, utc
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 from obil.trackers.calibration_spread import calibration_variance, logits_of
@@ -25,40 +24,6 @@ from obil.trackers.tracker import CompiledTracker
 
 LEVEL = 0.9  # of all intervals
 SPREAD_PRIORS = 6  # at which the spread of the calibration map is computed; it is interpolated between them
-
-
-class StateCopy(NamedTuple):
-    """A copy of a stream's state, so that its thread can continue while a report is written."""
-
-    row: StreamRow
-    version: str
-    state: Mapping[str, Any]
-
-
-def state_copy(live: LiveStream) -> StateCopy:
-    """Copy the state of a stream."""
-    return StateCopy(live.described(), live.version, live.online.state())
-
-
-def summary_of_row(row: StreamRow) -> StreamSummary:
-    """Return a stream at a glance, from its stored row."""
-    known = json.loads(row.summary)
-    return StreamSummary(
-        name=row.name,
-        rows=row.n_rows,
-        labels=row.n_labels,
-        alerts=row.n_alerts,
-        prior=known.get("prior", {}),
-        training_prior=known.get("training_prior", {}),
-        positive=known.get("positive"),
-        trusted=bool(row.trusted),
-        log_evidence=known.get("log_evidence"),
-        log_alarm=known.get("log_alarm"),
-        model=row.model,
-        created=row.created,
-        updated=row.updated,
-        seq=row.seq,
-    )
 
 
 def detail_of(copy: StateCopy, model: RatioModel, changes: Sequence[StoredEvent]) -> StreamDetail:
@@ -100,7 +65,7 @@ def history_of(row: StreamRow, points: Sequence[Point], model: RatioModel) -> St
         "at": [point.at for point in points],
         "row": [float(point.at_row) for point in points],
         "prior": [point.prior for point in points],
-        "threshold": [_probability_threshold(point) for point in points],
+        "threshold": [_probability_threshold(point.log_threshold, point.prior) for point in points],
         "alert_rate": [point.n_alerts / point.n_rows if point.n_rows else None for point in points],
         "log_evidence": [point.log_evidence for point in points],
     }
@@ -115,9 +80,7 @@ def _interval(online: OnlineClassifier, names: Sequence[str]) -> dict[str, tuple
         interval = online.interval(LEVEL)
     except EstimationError:
         return None
-    if interval is None:
-        return None
-    return {name: (float(low), float(high)) for name, (low, high) in zip(names, interval, strict=True)}
+    return None if interval is None else dict(zip(names, map(tuple, interval.tolist()), strict=True))
 
 
 def _threshold(online: OnlineClassifier) -> dict[str, float | None]:
@@ -125,7 +88,7 @@ def _threshold(online: OnlineClassifier) -> dict[str, float | None]:
     if threshold is None or not math.isfinite(threshold) or online.positive is None:
         return {"log_ratio": None, "probability": None}
     prior = float(online.prior[online.model.classes_.tolist().index(online.positive)])
-    return {"log_ratio": threshold, "probability": float(expit(threshold + logits_of(np.array([prior]))[0]))}
+    return {"log_ratio": threshold, "probability": _probability_threshold(threshold, prior)}
 
 
 def _evidence(online: OnlineClassifier) -> dict[str, Any] | None:
@@ -151,30 +114,23 @@ def _performance(online: OnlineClassifier) -> dict[str, Any] | None:
 
 
 def _figures(performance: Performance) -> dict[str, Any]:
-    named = {name: getattr(performance, name) for name in ("precision", "recall", "f1", "alert_rate", "cost")}
-    figures = {
-        name: None if one is None else {"value": one.value, "low": one.low, "high": one.high, "source": one.source}
-        for name, one in named.items()
-    }
-    return figures | {
-        "trusted": performance.trusted,
-        "rows": performance.n_rows,
-        "labels": performance.n_labels,
-    }
+    figures: dict[str, Any] = {}
+    for name in ("precision", "recall", "f1", "alert_rate", "cost"):
+        one = getattr(performance, name)
+        figures[name] = one and {"value": one.value, "low": one.low, "high": one.high, "source": one.source}
+    return figures | {"trusted": performance.trusted, "rows": performance.n_rows, "labels": performance.n_labels}
 
 
 def _change(event: StoredEvent) -> SettingsChange:
     record = read_record(event.payload)
-    return SettingsChange(
-        at=event.at, by=event.sender, row=event.first_row, before=record["before"], after=record["after"]
-    )
+    return SettingsChange(utc(event.at), event.sender, event.first_row, record["before"], record["after"])
 
 
-def _probability_threshold(point: Point) -> float | None:
-    """Return the threshold on the probability at the prior of a point."""
-    if point.log_threshold is None or point.prior is None:
+def _probability_threshold(log_threshold: float | None, prior: float | None) -> float | None:
+    """Return the threshold on the probability at a prior."""
+    if log_threshold is None or prior is None:
         return None
-    return float(expit(point.log_threshold + logits_of(np.array([point.prior]))[0]))
+    return float(expit(log_threshold + logits_of(np.array([prior]))[0]))
 
 
 def _widened(points: Sequence[Point], model: RatioModel) -> tuple[list[float | None], list[float | None]]:

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from obil.serving.ratio_model import RatioModel
 MAX_JOINT_ROWS = 1_024  # of requests decided together
 
 Scored = tuple[FloatArray, FloatArray | None]  # log ratios (n, K), views (n, V, K)
-Action = Callable[[LiveStream, Writing, float], Any]
+Result = TypeVar("Result")
+Action = Callable[[LiveStream, Writing, float], Result]
 
 
 class NewStream(NamedTuple):
@@ -63,7 +64,7 @@ class Request:
     """An action on one stream; whoever waits gets the result once it is on disk."""
 
     stream: str
-    action: Action
+    action: Action[Any]
     creates: NewStream | None = None
     work: RowsToDecide | None = None  # what `action` decides, if other requests may be decided with it
     waiter: "asyncio.Future[Any] | Future[Any] | None" = None
@@ -98,7 +99,7 @@ def score(rows: Rows, model: RatioModel) -> Scored:
         # obil's own, or those of the wrapped model, which may be any
         raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
     scores.log_ratios[:, 0] = 0.0  # it may be -0.0, which the log does not store
-    if not model.view_members:
+    if not model.n_views:
         return scores.log_ratios, None
     views = scores.views.astype(np.float32).astype(np.float64)  # single precision is enough: it halves the log
     views[:, :, 0] = 0.0
@@ -107,7 +108,7 @@ def score(rows: Rows, model: RatioModel) -> Scored:
 
 def _read_alike(one: RatioModel, two: RatioModel) -> bool:
     """Return whether a table means the same to both: category codes and column order may have changed."""
-    return one is two or (one.encoder, one.feature_names) == (two.encoder, two.feature_names)
+    return one is two or (one.columns, one.feature_names) == (two.columns, two.feature_names)
 
 
 def runs_together(requests: Iterable[Request]) -> list[list[Request]]:

@@ -4,26 +4,28 @@ import asyncio
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import create_model
 
-from obil.errors import InvalidInputError
 from obil.online.decision_ids import Id, as_id
 from obil.service.http.app_state import AppState, content_type, json_body, sender_of
-from obil.service.http.requests.rows import labels_of_json, rows_of_csv, rows_of_json
-from obil.service.http.requests.schemas import (
-    DECISIONS_BODY,
-    ID_COLUMN_PARAMETER,
-    KEY_PARAMETER,
-    STREAM_PARAMETER,
-    json_request,
-)
+from obil.service.http.openapi import ID_COLUMN_PARAMETER, KEY_PARAMETER, Stream, described, request_body
+from obil.service.http.request_bodies import labels_of_json, rows_of_csv, rows_of_json
 from obil.service.http.responses import json_response
-from obil.service.http.schemas import DecisionsResponse, ErasedResponse, LabelsResponse, refusals
-from obil.service.refusals import BadInputError, ModelChangedError, UnknownDecisionError, UnsupportedTypeError
-from obil.service.streams.operations import Rows, as_stream_name
+from obil.service.records import Decisions, LabelResult
+from obil.service.refusals import (
+    BadInputError,
+    ModelChangedError,
+    UnknownDecisionError,
+    UnsupportedTypeError,
+    as_bad_input,
+)
+from obil.service.streams.operations import Rows
 
 _LARGE_BODY = 200_000  # bytes; from here on a body is read in a thread, not in the event loop
 _MANY_ROWS = 2_000
 _TRIES = 3  # to decide rows while models are replaced
+_DECIDED = described(Decisions, 400, 409, 415, description="The decisions, already on disk.")
+_DECIDED[200]["content"] = {"text/csv": {"schema": {"type": "string"}}}
 
 
 def decision_routes(app_state: AppState) -> APIRouter:
@@ -31,27 +33,18 @@ def decision_routes(app_state: AppState) -> APIRouter:
 
     Bodies are read and written without the framework's models: on this path they would cost more than the decision.
     """
-    router = APIRouter(tags=["decisions"])
+    router = APIRouter(tags=["decisions"], default_response_class=Response)
 
     @router.post(
         "/v1/streams/{stream}/decisions",
         summary="Decide rows, and update the prior with them",
-        response_class=Response,
-        responses={
-            200: {
-                "model": DecisionsResponse,
-                "description": "The decisions, already on disk.",
-                "content": {"text/csv": {"schema": {"type": "string"}}},
-            },
-            **refusals(400, 409, 415),
-        },
+        responses=_DECIDED,
         openapi_extra={
-            "requestBody": DECISIONS_BODY,
-            "parameters": [STREAM_PARAMETER, KEY_PARAMETER, ID_COLUMN_PARAMETER],
+            "requestBody": request_body("DecisionsRequest", csv="CsvRows"),
+            "parameters": [KEY_PARAMETER, ID_COLUMN_PARAMETER],
         },
     )
-    async def decide(request: Request) -> Response:
-        stream = as_stream_name(request.path_params["stream"])
+    async def decide(request: Request, stream: Stream) -> Response:
         body = await request.body()
         sender = sender_of(request, body)
         large = len(body) > _LARGE_BODY
@@ -74,15 +67,10 @@ def decision_routes(app_state: AppState) -> APIRouter:
     @router.post(
         "/v1/streams/{stream}/labels",
         summary="Take in late labels",
-        response_class=Response,
-        responses={200: {"model": LabelsResponse}, **refusals(400, 404, 409, 415)},
-        openapi_extra={
-            "requestBody": json_request("LabelsRequest"),
-            "parameters": [STREAM_PARAMETER, KEY_PARAMETER],
-        },
+        responses=described(LabelResult, 400, 404, 409, 415),
+        openapi_extra={"requestBody": request_body("LabelsRequest"), "parameters": [KEY_PARAMETER]},
     )
-    async def label(request: Request) -> Response:
-        stream = as_stream_name(request.path_params["stream"])
+    async def label(request: Request, stream: Stream) -> Response:
         body = await json_body(request)
         labels = labels_of_json(body, app_state.streams.model, max_rows=app_state.settings.max_rows)
         result = await app_state.streams.label(stream, labels, sender_of(request, body))
@@ -93,16 +81,14 @@ def decision_routes(app_state: AppState) -> APIRouter:
     @router.delete(
         "/v1/streams/{stream}/decisions/{id:path}",
         summary="Erase a decision",
-        response_class=Response,
-        responses={200: {"model": ErasedResponse}, **refusals(404)},
-        openapi_extra={"parameters": [STREAM_PARAMETER]},
+        responses=described(create_model("Erased", erased=int), 404, description="How many decisions were erased."),
     )
     async def erase(
         request: Request,
+        stream: Stream,
         id: Annotated[str, Path(description="The id of the decision.")],  # noqa: A002  # as in OnlineClassifier
         type: Annotated[Literal["text", "number"], Query()] = "text",  # noqa: A002  # of the id
     ) -> Response:
-        stream = as_stream_name(request.path_params["stream"])
         erased = await app_state.streams.forget(stream, [_id(id, type)], sender_of(request))
         if not erased:
             raise UnknownDecisionError(f"no decision of stream {stream!r} has this id", where="id")
@@ -112,16 +98,13 @@ def decision_routes(app_state: AppState) -> APIRouter:
 
 
 def _read(request: Request, body: bytes, app_state: AppState) -> Rows:
-    kind, settings = content_type(request), app_state.settings
+    kind, settings, reader = content_type(request), app_state.settings, app_state.reader
     if kind == "application/json":
-        return rows_of_json(body, app_state.reader, max_rows=settings.max_rows, keep_inputs=settings.store_inputs)
+        return rows_of_json(body, reader, max_rows=settings.max_rows, keep_inputs=settings.store_inputs)
     if kind == "text/csv":
+        column = request.query_params.get("id_column")
         return rows_of_csv(
-            body,
-            app_state.reader,
-            max_rows=settings.max_rows,
-            id_column=request.query_params.get("id_column"),
-            keep_inputs=settings.store_inputs,
+            body, reader, max_rows=settings.max_rows, id_column=column, keep_inputs=settings.store_inputs
         )
     raise UnsupportedTypeError(
         f"Content-Type must be application/json or text/csv, got {kind!r:.80}", where="Content-Type"
@@ -132,8 +115,7 @@ def _id(text: str, kind: str) -> Id:
     if "\0" in text:
         raise BadInputError("an id must not contain a NUL character", where="id")
     try:
-        return as_id(text if kind == "text" else int(text))
-    except InvalidInputError as error:
-        raise BadInputError(str(error), where="id") from None
+        with as_bad_input("id"):
+            return as_id(text if kind == "text" else int(text))
     except ValueError:
         raise BadInputError(f"an id of type number must be a whole number, got {text!r:.40}", where="id") from None

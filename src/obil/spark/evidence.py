@@ -1,15 +1,20 @@
-"""Add up what each group of a partition says about its prior, and write it in a few thousand bytes."""
+"""Add up what each group of a table says about its prior, in a few thousand bytes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from obil.arrays import FloatArray
-from obil.trackers.evidence import N_NODES, BinaryEvidence
+from obil.trackers.evidence import BinaryEvidence
 from obil.trackers.passes import PassEvidence
 
-Group = tuple[str | None, ...]  # the strings of `carried_columns`
+EVIDENCE = "evidence"  # the column of bytes
+
+Group = tuple[str | None, ...]  # the strings of `as_text`
 Evidence = TypeVar("Evidence", BinaryEvidence, PassEvidence)
 
 
@@ -57,12 +62,6 @@ def binary_to_bytes(evidence: BinaryEvidence) -> bytes:
     return np.concatenate([[float(evidence.n_rows)], evidence.log_likelihoods]).astype("<f8").tobytes()
 
 
-def binary_from_bytes(data: bytes) -> BinaryEvidence:
-    """Return the evidence that was written."""
-    values = np.frombuffer(data, dtype="<f8")
-    return BinaryEvidence(int(values[0]), values[1 : 1 + N_NODES].astype(np.float64))
-
-
 def pass_to_bytes(evidence: PassEvidence) -> bytes:
     """Return (2 + 2 K + K^2) numbers as bytes: 960 bytes for 10 classes."""
     head = [evidence.n_rows, evidence.log_likelihood]
@@ -75,3 +74,31 @@ def pass_from_bytes(data: bytes, n_classes: int) -> PassEvidence:
     values = np.frombuffer(data, dtype="<f8").astype(np.float64)
     at, gradient, curvature = np.split(values[2:], [n_classes, 2 * n_classes])
     return PassEvidence(at, values[0], values[1], gradient, curvature.reshape(n_classes, n_classes))
+
+
+def binary_evidence(table: DataFrame, keys: list[str], log_ratios: Callable[[Any], FloatArray]) -> DataFrame:
+    """Return one row per group of each partition: its evidence as bytes."""
+
+    def gathered(tables: Iterator[Any]) -> Iterator[Any]:
+        found = evidence_by_group(tables, keys, log_ratios, lambda ratios, _: BinaryEvidence.of(ratios))
+        if found:
+            yield as_table(keys, found, binary_to_bytes)
+
+    return table.mapInPandas(gathered, evidence_schema(keys))
+
+
+def total_evidence(parts: Any) -> BinaryEvidence:
+    """Return the sum of evidence written as bytes."""
+    written = (np.frombuffer(bytes(data), dtype="<f8").astype(np.float64) for data in parts)
+    return sum((BinaryEvidence(int(values[0]), values[1:]) for values in written), BinaryEvidence.empty())
+
+
+def as_table(keys: list[str], found: Mapping[Group, Any], to_bytes: Any) -> Any:
+    """Return the evidence of groups as a pandas table with one row per group."""
+    columns: dict[str, Any] = {name: [group[i] for group in found] for i, name in enumerate(keys)}
+    return pd.DataFrame(columns | {EVIDENCE: [to_bytes(evidence) for evidence in found.values()]})
+
+
+def evidence_schema(groups: list[str]) -> StructType:
+    """Return the columns of evidence: the groups as strings, and bytes."""
+    return StructType([*(StructField(name, StringType()) for name in groups), StructField(EVIDENCE, BinaryType())])

@@ -7,14 +7,12 @@ import numpy as np
 
 from obil.arrays import as_integer, shown
 from obil.bayes.costs import Costs
-from obil.errors import InvalidInputError
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy, Policy
 from obil.policies.notation import policy_from_json, policy_from_text
-from obil.service.http.requests.rows import as_class
-from obil.service.http.requests.strict_json import read_json
-from obil.service.refusals import BadInputError
-from obil.service.streams.operations import StreamSettings
+from obil.service.http.request_bodies import read_json
+from obil.service.refusals import BadInputError, as_bad_input
+from obil.service.streams.operations import StreamSettings, as_class
 from obil.serving.ratio_model import RatioModel
 
 _COSTS = ("false_positive", "false_negative", "true_positive", "true_negative")
@@ -33,23 +31,16 @@ def settings_of_json(body: bytes, model: RatioModel) -> StreamSettings:
         unlabeled_as = as_class(unlabeled_as, classes, where="unlabeled_as")
     if tracker not in (None, "safe", "bank"):
         raise BadInputError(f'tracker must be "safe" or "bank", got {shown(tracker)}', where="tracker")
-    try:
-        horizon = request.get("horizon")
-        horizon = None if horizon is None else as_integer("horizon", horizon, 0, LONGEST_HORIZON)
-    except InvalidInputError as error:
-        raise BadInputError(str(error), where="horizon") from None
+    horizon = request.get("horizon")
+    if horizon is not None:
+        with as_bad_input("horizon"):
+            horizon = as_integer("horizon", horizon, 0, LONGEST_HORIZON)
     policy = _policy(request) if {"policy", "costs"} & request.keys() else None
     if policy is not None:
-        _require_binding(policy, model, positive)
-    prior = _prior(request.get("prior"), model)
-    return StreamSettings(
-        policy=None if policy is None else policy.to_json(),
-        tracker=tracker,
-        prior=prior,
-        positive=positive,
-        horizon=horizon,
-        unlabeled_as=unlabeled_as,
-    )
+        with as_bad_input("policy"):
+            DecisionRule(model, policy, class_number(positive, model))
+    as_json = None if policy is None else policy.to_json()
+    return StreamSettings(as_json, tracker, _prior(request.get("prior"), model), positive, horizon, unlabeled_as)
 
 
 def policy_of_json(body: bytes) -> dict[str, Any]:
@@ -78,16 +69,13 @@ def _policy(request: Mapping[str, Any]) -> Policy:
     costs, policy = request.get("costs"), request.get("policy")
     if (costs is None) == (policy is None):
         raise BadInputError("the body must have costs or a policy, and not both", where="policy")
-    where = "policy" if costs is None else "costs"
-    try:
+    with as_bad_input("policy" if costs is None else "costs"):
         if costs is not None:
             return CostPolicy(_costs(costs))
         if type(policy) is str:
             return policy_from_text(policy)
         if type(policy) is dict:
             return policy_from_json(policy)
-    except InvalidInputError as error:
-        raise BadInputError(str(error), where=where) from None
     raise BadInputError(
         f"policy must be a name such as 'f1' or an object with a name, got {shown(policy)}", where="policy"
     )
@@ -106,13 +94,6 @@ def _costs(costs: Any) -> Costs:
     return Costs(**costs)
 
 
-def _require_binding(policy: Policy, model: RatioModel, positive: Any) -> None:
-    try:
-        DecisionRule(model, policy, class_number(positive, model))
-    except InvalidInputError as error:
-        raise BadInputError(str(error), where="policy") from None
-
-
 def _prior(prior: Any, model: RatioModel) -> Any:
     """Return an initial prior unchanged: a number for the second class, an array, or an object by class name."""
     if prior is None:
@@ -128,10 +109,8 @@ def _prior(prior: Any, model: RatioModel) -> Any:
     cells = values if type(values) is list else [values]
     if not all(type(cell) in (int, float) for cell in cells):
         raise BadInputError(f"prior must consist of numbers, got {shown(prior, 80)}", where="prior")
-    try:
+    with as_bad_input("prior", OverflowError):
         found = model.as_prior(values)
-    except (InvalidInputError, OverflowError) as error:
-        raise BadInputError(str(error), where="prior") from None
     if not np.all(found > 0.0):
         raise BadInputError(f"prior must be above 0 for every class, got {shown(prior, 80)}", where="prior")
     return prior

@@ -25,19 +25,16 @@ class RowReader:
     """
 
     def __init__(self, model: RatioModel) -> None:
-        self.model = model
-        self.names = model.feature_names if model.encoder is None else model.encoder.names
-        self.width = model.scorer.n_features if self.names is None else len(self.names)
-        self._codes: list[dict[str, float] | None] = []  # per column, of its categories; None: numbers
-        if model.encoder is not None:
-            self._codes = [
-                None if column.levels is None else {name: float(code) for code, name in enumerate(column.levels)}
-                for column in model.encoder.columns
-            ]
-        # a model with column names but no encoder may take any type
-        self._typed = model.encoder is not None or self.names is None
+        self.model, self.names = model, model.feature_names
+        self.width = model.n_features if self.names is None else len(self.names)
+        self._codes: list[dict[str, float] | None] = [  # per column, of its categories; None: numbers
+            None if column.levels is None else {name: float(code) for code, name in enumerate(column.levels)}
+            for column in model.columns or ()
+        ]
+        # a model that knows its columns only by name may take any type
+        self._typed = model.columns is not None or self.names is None
         self._only_numbers = not any(codes is not None for codes in self._codes)
-        self._as_matrix = self._typed or model.scorer.n_features is not None
+        self._as_matrix = self._typed or model.n_features is not None
         self._pick: Callable[[Any], Sequence[Any]] | None = None if self.names is None else _picker(self.names)
         self._takes_missing: dict[int, bool] = {}
 

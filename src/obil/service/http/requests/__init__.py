@@ -1,1 +1,0 @@
-"""Read and check request bodies."""
