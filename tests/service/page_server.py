@@ -19,8 +19,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from obil.service.http.app import page_routes
 from obil.service.http.guard import CONTENT_POLICY
-from obil.service.http.service_routes import page_routes
 
 TRAINING = 0.02
 LOG_ALARM = math.log(200.0)

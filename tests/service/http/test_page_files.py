@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 import obil.service
-from obil.service.http.service_routes import page_files, page_routes
+from obil.service.http.app import page_files, page_routes
 
 FOLDER = Path(obil.service.__file__).parent / "page"
 

@@ -13,8 +13,7 @@ pytest.importorskip("playwright.sync_api", reason="the page is looked at with pl
 import httpx
 from playwright.sync_api import expect
 
-from obil.service.http.app import create_app
-from obil.service.http.service_routes import page_routes
+from obil.service.http.app import create_app, page_routes
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry

@@ -1,4 +1,4 @@
-"""Decide rows, take their late labels, and erase decisions."""
+"""Decide rows, take their late labels, and erase decisions; hold what all routes need."""
 
 import asyncio
 from typing import Annotated, Literal
@@ -7,10 +7,18 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import create_model
 
 from obil.online.decision_ids import Id, as_id
-from obil.service.http.app_state import AppState, content_type, json_body, sender_of
+from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.openapi import ID_COLUMN_PARAMETER, KEY_PARAMETER, Stream, described, request_body
-from obil.service.http.request_bodies import labels_of_json, rows_of_csv, rows_of_json
-from obil.service.http.responses import json_response
+from obil.service.http.request_bodies import (
+    content_type,
+    json_body,
+    labels_of_json,
+    rows_of_csv,
+    rows_of_json,
+    sender_of,
+)
+from obil.service.http.responses import DecisionWriter, json_response
+from obil.service.http.row_reader import RowReader
 from obil.service.records import Decisions, LabelResult
 from obil.service.refusals import (
     BadInputError,
@@ -19,13 +27,33 @@ from obil.service.refusals import (
     UnsupportedTypeError,
     as_bad_input,
 )
+from obil.service.service_settings import ServiceSettings
 from obil.service.streams.operations import Rows
+from obil.service.streams.stream_hub import StreamHub
 
 _LARGE_BODY = 200_000  # bytes; from here on a body is read in a thread, not in the event loop
 _MANY_ROWS = 2_000
 _TRIES = 3  # to decide rows while models are replaced
 _DECIDED = described(Decisions, 400, 409, 415, description="The decisions, already on disk.")
 _DECIDED[200]["content"] = {"text/csv": {"schema": {"type": "string"}}}
+
+
+class AppState:
+    """The state of one HTTP application."""
+
+    def __init__(self, streams: StreamHub, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
+        self.streams, self.settings, self.metrics = streams, settings, metrics
+        self.n_subscribers = 0  # open event streams
+        self.stopping = False  # ends the event streams: the server would wait for them in vain
+        self.writer = DecisionWriter(streams.model.classes_.tolist())  # a reload never changes the classes
+        self._reader = RowReader(streams.model)
+
+    @property
+    def reader(self) -> RowReader:
+        """Reads rows for the current model."""
+        if self._reader.model is not self.streams.model:  # it was reloaded
+            self._reader = RowReader(self.streams.model)
+        return self._reader
 
 
 def decision_routes(app_state: AppState) -> APIRouter:

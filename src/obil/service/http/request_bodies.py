@@ -1,18 +1,23 @@
 """Read request bodies strictly: the rows of JSON or CSV, and labels; no duplicate keys, no NaN, no deep nesting."""
 
+import hashlib
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from fastapi import Request
 from pydantic_core import from_json
 
 from obil.arrays import shown
 from obil.errors import InvalidInputError
+from obil.service.http.access import ANONYMOUS
+from obil.service.http.guard import CALLER
 from obil.service.http.row_reader import RowReader, plain_cells
-from obil.service.refusals import BadInputError, NotUnderstoodError, TooLargeError
-from obil.service.streams.operations import Label, Rows, checked_ids, checked_label
+from obil.service.refusals import BadInputError, NotUnderstoodError, TooLargeError, UnsupportedTypeError
+from obil.service.streams.operations import Label, Rows, Sender, checked_ids, checked_label
 from obil.serving.ratio_model import RatioModel
 
 if TYPE_CHECKING:
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 
 LARGE_BODY = 4_000  # bytes
 MAX_DEPTH = 16  # objects and arrays inside one another
+_KEY = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 _LABEL_FIELDS = {"id", "label", "propensity"}
 
 
@@ -207,3 +213,32 @@ def _require_unicode(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise NotUnderstoodError("strings must be valid Unicode, got an unpaired surrogate") from None
+
+
+def sender_of(request: Request, body: bytes = b"") -> Sender:
+    """Return who sends a request, and its idempotency key."""
+    keys = request.headers.getlist("idempotency-key")
+    by = request.scope.get(CALLER, ANONYMOUS)
+    if not keys:
+        return Sender(by)
+    if len(keys) > 1 or _KEY.fullmatch(keys[0]) is None:
+        raise BadInputError(
+            f"Idempotency-Key must be one header of 1 to 200 printable ASCII characters, got {keys!r:.80}",
+            where="Idempotency-Key",
+        )
+    # the same bytes read as another type are another request
+    context = f"{request.url.path}\n{request.url.query}\n{content_type(request)}\n".encode()
+    return Sender(by, keys[0], hashlib.blake2b(context + body, digest_size=16).digest())
+
+
+def content_type(request: Request) -> str:
+    """Return the type of a request's body in lower case, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def json_body(request: Request) -> bytes:
+    """Return the body of a request whose Content-Type is JSON."""
+    if content_type(request) != "application/json":
+        kind = content_type(request)
+        raise UnsupportedTypeError(f"Content-Type must be application/json, got {kind!r:.80}", where="Content-Type")
+    return await request.body()

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from obil.service.http.app_state import AppState, json_body, sender_of
+from obil.service.http.decision_routes import AppState
 from obil.service.http.guard import STILL_ALLOWED
 from obil.service.http.openapi import Stream, described, request_body
+from obil.service.http.request_bodies import json_body, sender_of
 from obil.service.http.responses import json_bytes, json_response
 from obil.service.http.stream_settings import policy_of_json, settings_of_json
 from obil.service.records import SettingsChange, StreamDetail, StreamHistory, StreamPage

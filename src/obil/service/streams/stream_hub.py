@@ -17,12 +17,11 @@ from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedErro
 from obil.service.storage.store import Store, StoreProbe
 from obil.service.storage.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.storage.writing import StreamRow, Writing
-from obil.service.streams.erasure import erase_old, erase_rows
 from obil.service.streams.group_commit import GroupCommit
 from obil.service.streams.live_stream import LiveStream, StateCopy, summary_of_row
 from obil.service.streams.model_registry import CURRENT, ModelRegistry
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
-from obil.service.streams.replay import new_online, replay, resolved_settings
+from obil.service.streams.replay import erase_old, erase_rows, new_online, replay, resolved_settings
 from obil.service.streams.stream_request import NewStream, RowsToDecide, score
 from obil.serving.ratio_model import RatioModel
 
