@@ -8,8 +8,10 @@ import pandas as pd
 import pytest
 
 import obil
+from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.spark import estimate_prior
+from obil.spark.prevalence import LEAST_START, start_from_posteriors
 from obil.trackers.evidence import BinaryEvidence
 from obil.trackers.pass_search import estimate_from_rows
 from tests.online.cases import pair_model, pair_scores, triangle_model, triangle_scores
@@ -157,3 +159,17 @@ def _by_newton(log_ratios: np.ndarray) -> tuple[float, float]:
         score = gain / (1.0 + prior * gain)
         prior = min(max(prior + score.sum() / (score**2).sum(), 1e-9), 1.0 - 1e-9)
     return prior, float(1.0 / np.sqrt(((gain / (1.0 + prior * gain)) ** 2).sum()))
+
+
+def test_the_mean_posterior_is_corrected_to_a_start_near_the_truth() -> None:
+    model, truth = triangle_model(), [0.2, 0.2, 0.6]
+    means = posterior(model.log_ratios(triangle_scores(20_000, truth, 1)), model.prior_).mean(axis=0)
+    start = start_from_posteriors(model, means)
+    assert abs(means - truth).max() > 0.05  # as it is, it leans to the training prior
+    np.testing.assert_allclose(start, truth, atol=0.03)  # what 2,000 held-out rows leave open
+
+
+def test_no_class_is_absent_from_the_start() -> None:
+    start = start_from_posteriors(triangle_model(), [0.99, 0.01, 0.0])
+    assert start.sum() == pytest.approx(1.0)
+    assert start.min() > LEAST_START / 2.0

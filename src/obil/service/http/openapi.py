@@ -57,12 +57,10 @@ class ErrorResponse(BaseModel):
 
 def described(model: Any, *refused: int, description: str = "Successful Response") -> dict[int | str, dict[str, Any]]:
     """Return what a route responds: a record, or refusals by status, besides those that every route may give."""
-    statuses = sorted({401, 403, 413, 422, 503, *refused})
-    refusals: dict[int | str, Any] = {
-        status: {"model": ErrorResponse, "description": _DESCRIPTIONS[status]} for status in statuses
-    }
     responses: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": description}}
-    return responses | refusals
+    for status in sorted({401, 403, 413, 422, 503, *refused}):
+        responses[status] = {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
+    return responses
 
 
 def request_body(name: str, *, required: bool = True, csv: str | None = None) -> dict[str, Any]:
