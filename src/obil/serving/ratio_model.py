@@ -86,7 +86,7 @@ class RatioModel:
 
     @property
     def n_features(self) -> int | None:
-        """How many columns a row has; None if the scorer takes any number."""
+        """The number of columns; None if the scorer takes any number."""
         return self.scorer.n_features
 
     @property
