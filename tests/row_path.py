@@ -126,11 +126,8 @@ def service_path(model: RatioModel, folder: Path) -> list[str]:
 
 def spark_path(model: RatioModel, _folder: Path) -> list[str]:
     """Return what a row of `obil.spark.stream` passes in Spark's workers: scored, then decided by its key."""
-    from obil.spark.decision_columns import as_binary
-    from obil.spark.feature_columns import FEATURE, model_input
-    from obil.spark.key_processor import KeyProcessor
-    from obil.spark.key_rows import RATIOS, TIME, VIEWS, RowLayout
-    from obil.spark.key_state import packed
+    from obil.spark.columns import FEATURE, as_binary, model_input
+    from obil.spark.key_processor import RATIOS, TIME, VIEWS, KeyProcessor, RowLayout, packed
     from obil.spark.shipped_model import ShippedModel
 
     shipped, online = ShippedModel.of(model, trusted=()), obil.OnlineClassifier(model)
