@@ -2,7 +2,7 @@
 PYTHON ?= python3
 EXTRAS ?= data,dev,experiments
 BIN := .venv/bin
-WORKERS ?= 0
+WORKERS ?= 2
 PYTEST_MARKS := $(if $(filter all,$(EXTRAS)),,-m "not slow")
 
 .PHONY: demo serve-demo test test-crash check bench bench-service bench-spark experiments reproduce clean

@@ -22,7 +22,7 @@ from obil.errors import InvalidInputError
 from obil.serving.columns import Column, ColumnEncoder
 from obil.serving.layers import LayerScorer
 from obil.serving.preprocessing import PreprocessedScorer
-from obil.serving.scorers import LOGIT, MARGIN, ONE_VS_REST, EstimatorScorer, Scorer
+from obil.serving.scorers import LOGIT, MARGIN, ONE_VS_REST, EstimatorScorer, Scorer, raw_scores
 
 MOST_LEVELS = 1_000  # strings of a column
 CHECKED_ROWS = 1_000
@@ -165,7 +165,8 @@ def _require_equal(frozen: Any, scorer: EstimatorScorer, X: Any, encoder: Column
         outputs = expected = None
         try:
             outputs = np.asarray(getattr(scorer.estimator, scorer.method)(rows))
-            expected = scorer.scores(rows)
+            columns = outputs.reshape(len(outputs), -1).astype(np.float64)
+            expected = raw_scores(columns, scorer.link, scorer.training_prior, scorer.floor)
         except Exception as error:  # the library refuses such rows
             if accepted == 0:
                 raise NotFrozenError(f"it cannot score its own rows: {error}") from None
@@ -197,7 +198,8 @@ def _probes(X: Any) -> list[Any]:
     if not hasattr(X, "columns"):
         rows = np.asarray(X)[chosen].astype(np.float64)
         spread = rows + rng.normal(0.0, 1.0, rows.shape) * np.nan_to_num(np.abs(rows)).max(axis=0, initial=1e-3)
-        return [rows, np.where(rng.random(rows.shape) < 0.2, np.nan, rows), spread, np.round(spread)]
+        missing = np.where(rng.random(rows.shape) < 0.2, np.nan, rows)
+        return [rows, missing, np.concatenate([spread, np.round(spread)])]
     rows = X.iloc[chosen]
     missing, unseen = rows.copy(), rows.copy()
     for name in rows.columns:
