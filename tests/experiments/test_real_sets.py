@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def idx(values: np.ndarray) -> bytes:
     head = bytes([0, 0, 8, values.ndim]) + b"".join(length.to_bytes(4, "big") for length in values.shape)
-    return gzip.compress(head + values.astype(np.uint8).tobytes(), 1)
+    return gzip.compress(head + values.astype(np.uint8).tobytes(), 1, mtime=0)
 
 
 @pytest.mark.parametrize(("part", "count"), [("train", 60_000), ("test", 10_000)])
@@ -88,9 +88,9 @@ def test_fashion_mnist_is_read_from_the_folder_first(folder: Path) -> None:
     [
         b"",
         b"no gzip",
-        gzip.compress(b""),
-        gzip.compress(b"\x00\x00\x08\x03"),
-        gzip.compress(b"\x00\x00\x0d\x01\x00\x00"),
+        gzip.compress(b"", mtime=0),
+        gzip.compress(b"\x00\x00\x08\x03", mtime=0),
+        gzip.compress(b"\x00\x00\x0d\x01\x00\x00", mtime=0),
         gzip.compress(b"\x00\x00\x08\x03" + b"\xff" * 12),
         idx(np.zeros((10, 28, 28))),
         idx(np.zeros((10, 28, 28)))[:-9],
