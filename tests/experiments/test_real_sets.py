@@ -91,7 +91,7 @@ def test_fashion_mnist_is_read_from_the_folder_first(folder: Path) -> None:
         gzip.compress(b"", mtime=0),
         gzip.compress(b"\x00\x00\x08\x03", mtime=0),
         gzip.compress(b"\x00\x00\x0d\x01\x00\x00", mtime=0),
-        gzip.compress(b"\x00\x00\x08\x03" + b"\xff" * 12),
+        gzip.compress(b"\x00\x00\x08\x03" + b"\xff" * 12, mtime=0),
         idx(np.zeros((10, 28, 28))),
         idx(np.zeros((10, 28, 28)))[:-9],
     ],
