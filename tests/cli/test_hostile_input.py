@@ -232,8 +232,8 @@ def foreign_type(model: Path) -> None:
     import skops.io
     from sklearn.preprocessing import FunctionTransformer
 
-    skops.io.dump(FunctionTransformer(os.system), model / "estimator.skops")
-    seal(model, "estimator.skops")
+    skops.io.dump(FunctionTransformer(os.system), model / "scorer.skops")
+    seal(model, "scorer.skops")
 
 
 @wrapped
@@ -241,8 +241,8 @@ def no_classifier(model: Path) -> None:
     import skops.io
     from sklearn.preprocessing import StandardScaler
 
-    skops.io.dump(StandardScaler(), model / "estimator.skops")
-    seal(model, "estimator.skops")
+    skops.io.dump(StandardScaler(), model / "scorer.skops")
+    seal(model, "scorer.skops")
 
 
 @wrapped
@@ -251,8 +251,8 @@ def too_narrow(model: Path) -> None:
     import skops.io
     from sklearn.linear_model import LogisticRegression
 
-    skops.io.dump(LogisticRegression().fit(np.arange(4.0)[:, None], [0, 0, 1, 1]), model / "estimator.skops")
-    seal(model, "estimator.skops")
+    skops.io.dump(LogisticRegression().fit(np.arange(4.0)[:, None], [0, 0, 1, 1]), model / "scorer.skops")
+    seal(model, "scorer.skops")
 
 
 def arrays(**values: object) -> Callable[[Path], None]:
@@ -273,15 +273,15 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "truncated arrays, resealed": (content("arrays.safetensors", lambda data: data[:-100], resealed=True), "damaged"),
     "empty arrays, resealed": (content("arrays.safetensors", lambda data: b"", resealed=True), "damaged"),
     "an altered byte": (
-        wrapped(content("estimator.skops", lambda data: data[:50] + b"!" + data[51:])),
+        wrapped(content("scorer.skops", lambda data: data[:50] + b"!" + data[51:])),
         "changed or cut short",
     ),
     "truncated estimator, resealed": (
-        wrapped(content("estimator.skops", lambda data: data[: len(data) // 2], resealed=True)),
-        "estimator.skops",
+        wrapped(content("scorer.skops", lambda data: data[: len(data) // 2], resealed=True)),
+        "scorer.skops",
     ),
     "no arrays": (lambda model: (model / "arrays.safetensors").unlink(), "lacks the file"),
-    "no estimator": (wrapped(lambda model: (model / "estimator.skops").unlink()), "lacks the file"),
+    "no estimator": (wrapped(lambda model: (model / "scorer.skops").unlink()), "lacks the file"),
     "bad JSON": (content("manifest.json", lambda data: data[:200]), "damaged"),
     "manifest is no text": (content("manifest.json", lambda data: b"\xff\xfe\x00"), "damaged"),
     "manifest is a list": (content("manifest.json", lambda data: b"[1, 2]"), "does not describe"),
@@ -299,23 +299,29 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
         "lacks the file '/etc/passwd'",
     ),
     "classes twice": (setting(classes=["no", "no"]), "distinct"),
-    "three classes": (setting(classes=["no", "yes", "maybe"]), "has 2 classes, the model 3"),
-    "no classes": (setting(classes=[]), "has 2 classes, the model 0"),
-    "columns of nonsense": (setting(columns=[{"name": "size"}]), "no complete model"),
-    "a column named by a list": (setting(columns=[{"name": ["size"], "levels": None}]), "no complete model"),
-    "categories that are objects": (setting(columns=[{"name": "ward", "levels": [{}]}]), "no complete model"),
+    "three classes": (setting(classes=["no", "yes", "maybe"]), "the prior must be of 3 classes"),
+    "no classes": (setting(classes=[]), "the prior must be of 0 classes"),
+    "columns of nonsense": (setting(encoder={"columns": [{"name": "size"}]}), "no complete model"),
+    "a column named by a list": (
+        setting(encoder={"columns": [{"name": ["size"], "levels": None}]}),
+        "no complete model",
+    ),
+    "categories that are objects": (
+        setting(encoder={"columns": [{"name": "ward", "levels": [{}]}]}),
+        "no complete model",
+    ),
     "an infinite width": (
         wrapped(manifest(lambda record: record["scorer"].update({"n_features": float("inf")}))),
         "no complete model",
     ),
     "no scorer": (setting(scorer=None), "no complete model"),
-    "unknown scorer": (setting(scorer={"kind": "oracle", "training_prior": [0.5, 0.5], "floor": 0}), "no scorer"),
+    "unknown scorer": (setting(scorer={"kind": "oracle", "training_prior": [0.5, 0.5], "floor": 0}), "does not know"),
     "foreign type": (foreign_type, "not on the list"),
     "no classifier": (no_classifier, "cannot score"),
     "another width": (too_narrow, "cannot score"),
     "a prior above 1": (arrays(prior=[0.5, 1.5]), "no complete model"),
     "a calibrator that is not finite": (arrays(calibrator__slopes=[1.0, float("nan")]), "finite"),
-    "a calibrator of three": (arrays(calibrator__slopes=[1.0, 1.0, 1.0]), "no calibrator of 2 classes"),
+    "a calibrator of three": (arrays(calibrator__slopes=[1.0, 1.0, 1.0]), "of every class"),
     "held-out labels that are fractions": (arrays(holdout__labels=[0.5, 0.5]), "no complete model"),
 }
 

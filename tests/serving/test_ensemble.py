@@ -71,7 +71,7 @@ def test_with_a_gating_network_the_fixed_weights_do_not_count() -> None:
 
 def test_a_member_of_weight_0_is_never_asked() -> None:
     class Explodes:
-        n_features = WIDTH
+        n_features, n_classes = WIDTH, 2
 
         def scores(self, X: Any) -> Any:
             raise AssertionError("asked")

@@ -174,7 +174,7 @@ def test_without_onnx_runtime_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         ({"head": "tanh"}, "2 outputs per row"),
         ({"training_prior": [0.2, 0.3, 0.5]}, "classes"),
         ({"floor": 2.0}, "floor"),
-        ({"network": {"content": "../other.onnx"}}, "names only files that it lists"),
+        ({"network": {"content": "../other.onnx"}}, "stored as"),
     ],
 )
 def test_a_changed_description_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:

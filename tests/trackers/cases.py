@@ -8,7 +8,7 @@ import numpy as np
 from obil import trackers
 from obil.arrays import FloatArray
 from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, GridFilter, OnlineEM, SafeTracker, WindowEM
-from obil.trackers.tracker import NAMES as RESTORED
+from obil.trackers.restore import NAMES as RESTORED
 from obil.trackers.tracker import CompiledTracker
 
 SIZES = (2, 3, 7)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.trackers import BayesBank
-from obil.trackers.tracker import CompiledTracker, restore_tracker
+from obil.trackers.restore import restore_tracker
+from obil.trackers.tracker import CompiledTracker
 from tests.trackers.cases import (
     CASES,
     NAMES,

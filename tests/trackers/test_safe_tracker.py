@@ -14,8 +14,8 @@ from obil.arrays import FloatArray, IntArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.trackers import BayesBank, SafeTracker
+from obil.trackers.restore import restore_tracker
 from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
-from obil.trackers.tracker import restore_tracker
 from tests.trackers.cases import assert_in_simplex, start_prior, stream, through_json
 from tests.trackers.test_bayes_bank_guarantee import best_with_switches
 from tests.trackers.test_label_experts import Advice, ReferenceExperts

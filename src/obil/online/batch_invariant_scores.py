@@ -17,9 +17,9 @@ def batch_invariant_scores(model: RatioModel, X: Any, *, first_row: int) -> Scor
     same place in it; the places of rows that are not there are filled with one that is.
     """
     matrix = model.prepare(X)
-    if model.batch_invariant or not len(matrix):
+    if model.batch_invariant:
         return model.score(matrix)
-    parts = []
+    parts = [[np.empty((0, model.n_classes)), np.empty((0, model.n_views, model.n_classes))]]
     for start in range(-(first_row % BLOCK_ROWS), len(matrix), BLOCK_ROWS):
         rows = np.arange(start, start + BLOCK_ROWS)
         is_there = (rows >= 0) & (rows < len(matrix))

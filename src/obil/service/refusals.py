@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-from obil.errors import ObilError
+from obil.errors import InvalidInputError, ObilError
 
 
 class RefusedError(ObilError):
@@ -88,7 +88,7 @@ class BusyError(RefusedError, status=503, code="busy"):
 @contextmanager
 def as_bad_input(where: str | None = None, *also: type[Exception]) -> Iterator[None]:
     """Refuse input that the library refuses, with its message; `where` names the field."""
-    caught: tuple[type[Exception], ...] = (ObilError, *also)
+    caught: tuple[type[Exception], ...] = (InvalidInputError, *also)
     try:
         yield
     except RefusedError:

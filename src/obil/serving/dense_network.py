@@ -71,6 +71,11 @@ class DenseScorer:
         """The width of a row."""
         return self.features.n_features
 
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.training_prior.size
+
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores, (n, K)."""
         outputs = outputs_of_rows(self.features, self.network, as_matrix(X))

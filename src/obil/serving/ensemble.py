@@ -12,6 +12,8 @@ from obil.serving.features import FeatureMap
 from obil.serving.network_stack import NetworkStack
 from obil.serving.scorers import Scorer, as_matrix
 
+MOST_MEMBERS = 10_000
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatingNetwork:
@@ -49,9 +51,14 @@ class EnsembleScorer:
             raise InvalidInputError(f"weights of members are not negative and not all 0, got {self.weights.tolist()}")
         if self.gating is not None and self.gating.network.widths[-1] != len(self.members):
             raise InvalidInputError("the gating network has another number of outputs than there are members")
+        if len(self.members) > MOST_MEMBERS:
+            raise InvalidInputError(f"an ensemble has at most {MOST_MEMBERS:,} members, got {len(self.members):,}")
         widths = {member.n_features for member in self.members} - {None}
         if len(widths) > 1:
             raise InvalidInputError(f"members take rows of one width, got {sorted(map(str, widths))}")
+        counts = {member.n_classes for member in self.members}
+        if len(counts) > 1:
+            raise InvalidInputError(f"members have the same classes, got {sorted(counts)} of them")
         stacks, others = self._arranged()
         object.__setattr__(self, "stacks", stacks)
         object.__setattr__(self, "others", others)
@@ -60,6 +67,11 @@ class EnsembleScorer:
     def n_features(self) -> int | None:
         """The width of a row, or None where any is taken."""
         return self.members[0].n_features
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.members[0].n_classes
 
     def scores(self, X: Any) -> FloatArray:
         """Return the fused raw scores, (n, K)."""

@@ -1,6 +1,6 @@
 """The compiled kernels of served networks: inputs, first layers from a table, layers of one row, ends of those of many.
 
-They fraction one file because a cached kernel is not rebuilt when one that it calls in another file changes.
+They are in one file because a cached kernel is not rebuilt when one that it calls in another file changes.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from obil.arrays import FloatArray, as_floats, as_prior
 from obil.errors import InvalidInputError, ModelFileError
 from obil.serving.heads import HEADS, as_training_prior, scores_of_outputs
 from obil.serving.onnx_file import read_onnx, require_standard
-from obil.serving.records import JsonFloats
+from obil.serving.records import ONNX, JsonFloats
 from obil.serving.scorers import SMALLEST_FLOOR, ColumnScorer, OutputScorer
 
 CHUNK_ROWS = 256
@@ -25,7 +25,7 @@ READINGS = (*HEADS, "probability", "margin")
 class OnnxNetwork:
     """An ONNX graph with one input of rows and one output of numbers, run on one thread. Thread safe."""
 
-    content: bytes = field(repr=False)  # of the file
+    content: Annotated[bytes, ONNX] = field(repr=False)  # of the file
     session: Any = field(init=False, repr=False)
     input_name: str = field(init=False)
     input_type: str = field(init=False)  # a key of INPUT_DTYPES

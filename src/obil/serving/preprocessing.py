@@ -71,6 +71,11 @@ class PreprocessedScorer:
         return self.preprocessing.n_features
 
     @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.scorer.n_classes
+
+    @property
     def batch_invariant(self) -> bool:
         """Whether the bits of a row's scores do not depend on the rows beside it."""
         return self.scorer.batch_invariant

@@ -72,13 +72,18 @@ class RatioModel:
         """Refuse parts of a damaged file that do not fit one another."""
         if self.classes_.ndim != 1 or len(set(self.classes_.tolist())) != self.n_classes:
             raise InvalidInputError(f"the classes of a model are distinct, got {self.classes_.tolist()!r:.80}")
-        as_prior(self.prior_, n_classes=self.n_classes)
-        parts: tuple[RatioModel | View, ...] = (self, *self.view_members)
-        for part in parts:
-            counts = {self.holdout_.n_classes, part.calibrator.n_classes, *_class_counts(part.scorer)}
-            if counts != {self.n_classes}:
-                raise InvalidInputError(f"a part of the model has {counts} classes, the model {self.n_classes}")
+        if self.prior_.shape != self.classes_.shape:
+            raise InvalidInputError(f"the prior must be of {self.n_classes} classes, got the shape {self.prior_.shape}")
+        as_prior(self.prior_)
+        parts: dict[str, Any] = {"held-out rows": self.holdout_, "calibrator": self.calibrator, "scorer": self.scorer}
+        for place, view in enumerate(self.view_members):
+            parts |= {f"calibrator of view {place}": view.calibrator, f"scorer of view {place}": view.scorer}
+        for name, part in parts.items():
+            if part.n_classes != self.n_classes:
+                raise InvalidInputError(f"the {name} must be of {self.n_classes} classes, got {part.n_classes}")
         n_features = self.scorer.n_features
+        if self.encoder is not None and self.feature_names not in (None, self.encoder.names):
+            raise InvalidInputError(f"the model's features must be its columns, got {self.feature_names!r:.80}")
         if self.encoder is not None and n_features not in (None, len(self.encoder.columns)):
             raise InvalidInputError(
                 f"the model takes {n_features} features, its columns are {len(self.encoder.columns)}"
@@ -266,15 +271,11 @@ def as_dataframe(X: Any) -> Any:
     import pandas as pd  # noqa: PLC0415  # only a model fitted on a DataFrame needs it
 
     table = pd.DataFrame({name: column_values(X, name) for name in column_names(X)})
-    # None becomes NaN; numbers among missing values become floats, so that every kind of table gives the same bits
-    return table.where(table.notna(), np.nan).infer_objects()
-
-
-def _class_counts(scorer: Any) -> set[int]:
-    """Return the numbers of classes of a scorer and, in an ensemble, of its members."""
-    if hasattr(scorer, "members"):
-        return set().union(*map(_class_counts, scorer.members))
-    return {scorer.training_prior.size}
+    table = table.where(table.notna(), np.nan)  # for None too
+    # numbers among missing values become floats, so that every kind of table gives the same bits; a column without
+    # a value may be one of strings
+    known = [name for name in table.columns if table[name].notna().any()]
+    return table.assign(**table[known].infer_objects())
 
 
 def _by_name(table: Any, names: Sequence[str]) -> Any:

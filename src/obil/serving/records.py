@@ -18,7 +18,8 @@ import numpy.typing as npt
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError, ModelFileError
 
-JSON = "json"  # marks arrays whose values stand in the JSON
+# marks of fields: an array whose values stand in the JSON, an estimator and a graph, each in a file of its own
+JSON, SKOPS, ONNX = "json", "skops", "onnx"
 JsonFloats: TypeAlias = Annotated[FloatArray, JSON]
 # the kinds of scorers and calibrators: the name in a file, and the class
 _KINDS = {
@@ -33,7 +34,7 @@ _KINDS = {
     "linear": "calibrators.LinearCalibrator",
     "monotone": "calibrators.MonotoneCalibrator",
 }
-_KIND_OF = {home.split(".")[1]: kind for kind, home in _KINDS.items()}
+_KIND_OF = {f"obil.serving.{home}": kind for kind, home in _KINDS.items()}
 
 
 @dataclass(slots=True)
@@ -64,11 +65,8 @@ class Stored:
         return self.folder / name
 
 
-def write_record(record: Any, into: Written, name: str = "") -> dict[str, Any]:
+def write_record(record: Any, into: Written, name: str = "", kind: str | None = None) -> dict[str, Any]:
     """Return what JSON keeps of a record; `name` is its path from the model."""
-    if not is_dataclass(record):
-        raise ModelFileError(f"a scorer of type {type(record).__name__} has no file format")
-    kind = _KIND_OF.get(type(record).__name__)
     if kind is None and id(record) in into.names:
         return {"same_as": into.names[id(record)]}
     into.names[id(record)] = name
@@ -76,37 +74,41 @@ def write_record(record: Any, into: Written, name: str = "") -> dict[str, Any]:
     cls: Any = type(record)
     for own, hint in _hints(cls).items():
         value, key = getattr(record, own), own.rstrip("_")
-        if hint is Any:
+        mark = _mark(hint)
+        if mark == SKOPS:
             from obil.serving.estimator_file import write_estimator  # noqa: PLC0415  # skops, for wrapped estimators
 
-            saved[key] = f"{name}.skops"
+            saved[key] = f"{name}.{SKOPS}"
             into.files[saved[key]] = write_estimator(value)
-        elif hint is bytes:
-            saved[key] = f"{name}.onnx"
+        elif mark == ONNX:
+            saved[key] = f"{name}.{ONNX}"
             into.files[saved[key]] = value
         else:
-            saved[key] = value.tolist() if _is_json(hint) else _write(value, into, f"{name}.{key}".lstrip("."))
+            saved[key] = value.tolist() if mark == JSON else _write(hint, value, into, f"{name}.{key}".lstrip("."))
     return saved
 
 
 def read_record(cls: Any, saved: Mapping[str, Any], source: Stored, name: str = "") -> Any:
-    """Return the record that `write_record` told of, checked by its own `require_sound` where it has one."""
-    if "same_as" in saved:
-        shared = source.parts[saved["same_as"]]
-        return shared if type(shared) is cls else _refuse(name, cls.__name__, saved)
+    """Return the record that `write_record` told of, checked by its own `require_sound` where it has one.
+
+    Arrays and files must have the names that follow from where they belong, so that none is read twice.
+    """
     values = {}
     for own, hint in _hints(cls).items():
-        told = saved[own.rstrip("_")]
-        if hint is Any:
+        key = own.rstrip("_")
+        if key not in saved:
+            raise InvalidInputError(f"{name or 'the manifest'} lacks {key!r}: save the model again with this version")
+        told, mark = saved[key], _mark(hint)
+        if mark == SKOPS:
             from obil.serving.estimator_file import read_estimator  # noqa: PLC0415  # skops, for wrapped estimators
 
-            values[own] = read_estimator(source.path(told), trusted=source.trusted)
-        elif hint is bytes:
+            values[own] = read_estimator(source.path(_own(told, f"{name}.{SKOPS}")), trusted=source.trusted)
+        elif mark == ONNX:
             from obil.serving.onnx_file import read_onnx  # noqa: PLC0415  # only for a graph
 
-            values[own] = read_onnx(source.path(told))
+            values[own] = read_onnx(source.path(_own(told, f"{name}.{ONNX}")))
         else:
-            values[own] = _read(hint, told, source, f"{name}.{own}".strip("._"))
+            values[own] = _read(hint, told, source, f"{name}.{key}".lstrip("."))
     record = source.parts[name] = cls(**values)
     if hasattr(record, "require_sound"):
         record.require_sound()
@@ -119,29 +121,44 @@ def _hints(cls: Any) -> dict[str, Any]:
     return {each.name: hints[each.name] for each in fields(cls) if each.init}
 
 
-def _is_json(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and hint.__metadata__[0] is JSON
+def _mark(hint: Any) -> Any:
+    """Return what a field is annotated with: JSON, SKOPS, ONNX or the type of an array of structures."""
+    return hint.__metadata__[0] if get_origin(hint) is Annotated else None
 
 
-def _write(value: Any, into: Written, path: str) -> Any:
+def _present(hint: Any) -> Any:
+    """Return the type of a field where it is not None."""
+    return get_args(hint)[0] if get_origin(hint) is UnionType and NoneType in get_args(hint) else hint
+
+
+def _write(hint: Any, value: Any, into: Written, path: str) -> Any:
     if isinstance(value, np.ndarray):  # one of structures is stored field by field
         into.arrays |= {f"{path}.{part}": value[part] for part in value.dtype.names or ()} or {path: value}
         return path
+    hint = _present(hint)
     if isinstance(value, tuple):
-        return [_write(each, into, f"{path}{place}") for place, each in enumerate(value)]
-    return value if value is None or isinstance(value, str | bool | int | float) else write_record(value, into, path)
+        return [_write(get_args(hint)[0], each, into, f"{path}{place}") for place, each in enumerate(value)]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if is_dataclass(hint):
+        return write_record(value, into, path)
+    kind = _KIND_OF.get(f"{type(value).__module__}.{type(value).__qualname__}")
+    if kind is None:
+        raise ModelFileError(f"a model with a {type(value).__name__} cannot be saved: it has no file format")
+    return write_record(value, into, path, kind)
 
 
 def _read(hint: Any, saved: Any, source: Stored, path: str) -> Any:  # noqa: PLR0911  # one for each type
-    if get_origin(hint) is UnionType and NoneType in get_args(hint):
-        return None if saved is None else _read(get_args(hint)[0], saved, source, path)
-    if _is_json(hint):
+    if saved is None and _present(hint) is not hint:
+        return None
+    hint, mark = _present(hint), _mark(hint)
+    if mark == JSON:
         return np.array(saved, dtype=None if get_args(hint)[0] == npt.NDArray[Any] else np.float64)
-    if get_origin(hint) is Annotated:
-        dtype = hint.__metadata__[0]
-        return pack(dtype, **{part: _array(dtype[part], f"{saved}.{part}", source) for part in dtype.names})
+    if mark is not None:
+        name = _own(saved, path)
+        return pack(mark, **{part: _array(mark[part], f"{name}.{part}", source) for part in mark.names})
     if get_origin(hint) is np.ndarray:
-        return _array(np.dtype(get_args(get_args(hint)[1])[0]), saved, source)
+        return _array(np.dtype(get_args(get_args(hint)[1])[0]), _own(saved, path), source)
     if get_origin(hint) is tuple:
         if type(saved) is not list:
             _refuse(path, "a list", saved)
@@ -150,15 +167,26 @@ def _read(hint: Any, saved: Any, source: Stored, path: str) -> Any:  # noqa: PLR
         if type(saved) is not hint and not (hint is float and type(saved) is int):
             _refuse(path, hint.__name__, saved)
         return hint(saved)
+    if type(saved) is not dict:
+        _refuse(path, "a record", saved)
     if is_dataclass(hint):
-        return read_record(hint, saved, source, path)
-    if saved["kind"] not in _KINDS:
-        raise ModelFileError(
-            f"{path} is of the kind {saved['kind']!r:.40}, which this version does not know: update obil"
-        )
-    module, name = _KINDS[saved["kind"]].split(".")
-    record = read_record(getattr(import_module(f"obil.serving.{module}"), name), saved, source, path)
-    return record if isinstance(record, hint) else _refuse(path, f"a {hint}", name)
+        if "same_as" not in saved:
+            return read_record(hint, saved, source, path)
+        shared = source.parts.get(saved["same_as"])
+        return shared if type(shared) is hint else _refuse(path, "a part of that kind", saved["same_as"])
+    kind = saved.get("kind")
+    if kind not in _KINDS:
+        raise ModelFileError(f"{path} is of the kind {kind!r:.40}, which this version does not know: update obil")
+    module, name = _KINDS[kind].split(".")
+    cls = getattr(import_module(f"obil.serving.{module}"), name)
+    record = read_record(cls, saved, source, path)
+    allowed = get_args(hint) or (hint,)
+    return record if isinstance(record, allowed) else _refuse(path, f"a {allowed[0].__name__}", name)
+
+
+def _own(saved: Any, name: str) -> str:
+    """Return the name of an array or a file, which follows from the place of its field."""
+    return name if saved == name else _refuse(name, f"stored as {name!r}", saved)
 
 
 def _array(dtype: np.dtype[Any], name: str, source: Stored) -> npt.NDArray[Any]:

@@ -1,7 +1,7 @@
 """Turn what a classifier outputs into raw scores on the scale of log ratios."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, as_prior
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.serving.records import JsonFloats
+from obil.serving.records import SKOPS, JsonFloats
 
 SMALLEST_FLOOR = 1e-12
 # What a classifier's outputs are. A single column is class 1's, of two.
@@ -32,6 +32,10 @@ class Scorer(Protocol):
     def n_features(self) -> int | None:
         """The width of a row, or None where any is taken."""
 
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores of rows, (n, K)."""
 
@@ -42,13 +46,24 @@ class OutputScorer:
     __slots__ = ()
     training_prior: JsonFloats  # (K,)
     floor: float  # probabilities below it are moved to it
+    links: ClassVar[tuple[str, ...]] = LINKS  # what its outputs may be
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.training_prior.size
 
     def require_sound(self) -> None:
         """Refuse what a damaged file could hold."""
-        as_prior(self.training_prior)
+        if as_prior(self.training_prior).shape != self.training_prior.shape:
+            raise InvalidInputError(
+                f"a model's training prior must have one number per class, got {self.training_prior}"
+            )
+        if not 0.0 <= self.floor <= 0.5:
+            raise InvalidInputError(f"a model's floor of probabilities must lie in [0, 0.5], got {self.floor!r}")
         link = getattr(self, "link", MARGIN)
-        if link not in LINKS or not 0.0 <= self.floor <= 0.5:
-            raise InvalidInputError(f"a model's outputs are damaged: link {link!r:.40}, floor {self.floor!r}")
+        if link not in self.links:
+            raise InvalidInputError(f"a model's outputs must be one of {', '.join(self.links)}, got {link!r:.40}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +74,7 @@ class EstimatorScorer(OutputScorer):
     Probabilities of exactly 0 or 1, as forests give them, are moved to `floor`.
     """
 
-    estimator: Any
+    estimator: Annotated[Any, SKOPS]
     method: str  # "predict_proba" or "decision_function"
     training_prior: JsonFloats  # (K,)
     floor: float = SMALLEST_FLOOR
@@ -92,7 +107,8 @@ class ColumnScorer(OutputScorer):
     """Scores that another system computed: a row is its score, or one score per class."""
 
     batch_invariant: ClassVar[bool] = True
-    link: str  # PROBABILITY or MARGIN
+    links: ClassVar[tuple[str, ...]] = (PROBABILITY, MARGIN)
+    link: str
     training_prior: JsonFloats  # (K,)
     floor: float = SMALLEST_FLOOR
 
@@ -111,7 +127,10 @@ class ColumnScorer(OutputScorer):
 
 def link_of(method: str) -> str:
     """Return what the outputs of a scikit-learn method are."""
-    return {"predict_proba": PROBABILITY, "decision_function": MARGIN}[method]
+    links = {"predict_proba": PROBABILITY, "decision_function": MARGIN}
+    if method not in links:
+        raise InvalidInputError(f"a classifier must be scored by {' or '.join(links)}, got {method!r:.40}")
+    return links[method]
 
 
 def as_matrix(X: Any, n_features: int | None = None) -> FloatArray:

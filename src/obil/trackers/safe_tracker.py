@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_floats, as_integer, as_log_ratios, require_distributions, require_in
+from obil.arrays import (
+    FloatArray,
+    PriorLike,
+    as_floats,
+    as_integer,
+    as_log_ratios,
+    is_count,
+    require_distributions,
+    require_in,
+)
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
@@ -252,8 +261,10 @@ class SafeTracker(CompiledTracker):
         number = as_integer("label", label, 0, self.n_classes - 1)
         before = -1 if replaced is None else as_integer("replaced", replaced, 0, self.n_classes - 1)
         probability = require_in("propensity", propensity, 1e-9, 1.0)
-        last_row = int(labels.seen[0]) - 1
-        decided = last_row if row is None else as_integer("row", row, 0, last_row)
+        n_rows = int(labels.seen[0])
+        if row is not None and not (is_count(row) and row < n_rows):
+            raise InvalidInputError(f"row must be one of the {n_rows} rows decided so far, got {row!r:.40}")
+        decided = n_rows - 1 if row is None else row
         if before >= 0 and not labels.seen[1]:
             raise InvalidInputError(f"replaced must be a label that came before, got {replaced!r:.40} before any label")
         if before == number:

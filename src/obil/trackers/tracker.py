@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from obil import trackers
 from obil.arrays import (
     FloatArray,
     PriorLike,
@@ -18,8 +17,6 @@ from obil.arrays import (
     restore_arrays,
 )
 from obil.errors import InvalidStateError, NotStartedError
-
-NAMES = ("Algorithm2", "BBSE", "BayesBank", "FixedPrior", "GridFilter", "OnlineEM", "SafeTracker", "WindowEM")
 
 
 class PriorTracker(Protocol):
@@ -217,20 +214,3 @@ class CompiledTracker:
 
     def _check_memory(self) -> None:
         """Refuse restored values a kernel could not have written; kernels do not check their indices."""
-
-
-def restore_tracker(state: Mapping[str, Any]) -> CompiledTracker:
-    """Return the tracker that made `state`, whichever it is, resuming exactly where it stopped.
-
-    >>> from obil.trackers import FixedPrior
-    >>> restore_tracker(FixedPrior(0.1).state()).prior
-    array([0.9, 0.1])
-    """
-    try:
-        name = str(state["tracker"])
-    except (KeyError, TypeError, IndexError):
-        name = ""
-    if name not in NAMES:
-        raise InvalidStateError(f"a tracker state names one of {list(NAMES)}, got {name!r:.40}")
-    tracker: type[CompiledTracker] = getattr(trackers, name)  # imported now
-    return tracker.from_state(state)

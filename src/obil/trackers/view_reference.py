@@ -106,8 +106,9 @@ class ViewReference:
         n_views = len(information) - 1 if information.ndim else -1
         if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
             expected, noise = np.zeros((n_monitored, 0, len(GRID))), np.zeros((0, n_monitored))
-        n, v, g = n_monitored, n_views, len(GRID)
-        shapes, arrays = [(n, v, g), (n, g), (v, n), (v + 1, n)], (expected, sensitivity, noise, information)
+        arrays = (expected, sensitivity, noise, information)
+        shapes = [(n_monitored, n_views, len(GRID)), (n_monitored, len(GRID))]
+        shapes += [(n_views, n_monitored), (n_views + 1, n_monitored)]
         positive = all(bool((array >= 0.0).all()) for array in arrays[1:])
         usable = positive and all(bool((np.abs(array) < 1e12).all()) for array in arrays)
         if not usable or [array.shape for array in arrays] != shapes:

@@ -61,6 +61,7 @@ def freeze_hist_gradient_boosting(estimator: Any, **output: Any) -> TreeScorer:
     sets: list[bytes] = []
     for _, tree in grown:
         nodes = tree.nodes
+        own_sets = nodes["bitset_idx"].astype(np.int64)
         trees.append(
             {
                 "leaf": nodes["is_leaf"].astype(bool),
@@ -68,7 +69,7 @@ def freeze_hist_gradient_boosting(estimator: Any, **output: Any) -> TreeScorer:
                 "feature": nodes["feature_idx"],
                 "left": nodes["left"],
                 "right": nodes["right"],
-                "category_set": np.where(nodes["is_categorical"], nodes["bitset_idx"] + len(sets), NUMERIC),
+                "category_set": np.where(nodes["is_categorical"], own_sets + len(sets), NUMERIC),
                 "missing_left": nodes["missing_go_to_left"],
                 "values": nodes["value"][:, None],
             }

@@ -156,7 +156,9 @@ class OperatingPoint:
         ends = np.stack([at, at], axis=1) if interval is None else as_floats(interval, "interval")
         shape = (model.n_classes, 2)
         if ends.shape != shape or not ((ends >= 0.0) & (ends <= 1.0) & (ends <= ends[:, 1:])).all():
-            raise InvalidInputError(f"interval must hold lower and upper ends in [0, 1], {shape}, got {ends!r:.80}")
+            raise InvalidInputError(
+                f"interval must hold lower and upper ends in [0, 1], shape {shape}, got {ends!r:.80}"
+            )
         threshold = float(as_floats(log_threshold, "log_threshold"))
         if np.isnan(threshold):
             raise InvalidInputError("log_threshold must be a number, got NaN")

@@ -15,7 +15,11 @@ from obil.online.state.packed_state import refuse_constant
 from obil.serving.ratio_model import RatioModel
 
 FORMAT = 2
-SETTINGS = ("format", "kind", "classes", "positive", "policy", "tracker")  # of a stream; the rest was counted
+# the parts of a state that are taken from the file; all others are settings, which must be the stream's own
+COUNTED = (
+    *("rows", "tally", "monitor", "labels", "history"),
+    *("labels_since_alarm", "model_since", "monitoring_runs", "one_class_labels"),
+)
 KIND = "obil_stream"
 LARGEST_FILE = 64_000_000  # bytes
 
@@ -117,7 +121,7 @@ def resumed(model: RatioModel, fresh: OnlineClassifier, saved: Mapping[str, Any]
             given is not None and (not isinstance(given, Mapping) or any(given.get(n) != ours[n] for n in names))
         ):
             raise InvalidStateError(f"{name} belongs to a stream with other settings of its {part}")
-    known = own | {part: saved[part] for part in own if part not in SETTINGS and part in saved}
+    known = own | {part: saved[part] for part in COUNTED if part in saved}
     known["tracker"] = own["tracker"] | {"memory": dict(tracker["memory"])}
     try:
         return OnlineClassifier.from_state(model, known)

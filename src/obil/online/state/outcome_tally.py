@@ -135,15 +135,20 @@ class OutcomeTally:
         except (InvalidInputError, OverflowError) as error:
             raise InvalidStateError(f"this tally is damaged: {error}") from None
         arrays = {"sums": tally._sums, "labels": tally._labels, "surprise": tally._surprise.reshape(())}
-        restore_arrays(arrays, {name: state.get(name) for name in arrays})
+        try:
+            restore_arrays(arrays, {name: state.get(name) for name in arrays})
+        except InvalidStateError as error:
+            raise InvalidStateError(f"this tally is damaged: {error}") from None
         if (tally._sums < 0.0).any() or (tally._labels < 0.0).any():
             raise InvalidStateError("the sums and the labels of a tally are not negative")
         most = min(float(tally.n_seen), tally.memory) * (1.0 + 1e-6) + 1e-6
         totals, positives, slopes, noise = tally._sums.T
-        nested = ((positives, totals), (slopes, positives), (noise, slopes))
-        too_large = any((part > whole + 1e-9 * most).any() for part, whole in nested)
-        if totals.sum() > most or abs(tally.surprise) > most or too_large:
-            raise InvalidStateError(f"the sums of a tally of {tally.n_seen} rows do not fit together")
+        parts = {"posteriors": (positives, totals), "slopes": (slopes, positives), "noise": (noise, slopes)}
+        wrong = [name for name, (part, whole) in parts.items() if (part > whole + 1e-9 * most).any()]
+        if totals.sum() > most or abs(tally.surprise) > most:
+            wrong.append("rows")
+        if wrong:
+            raise InvalidStateError(f"the sums of a tally of {tally.n_seen} rows are too large: {', '.join(wrong)}")
         return tally
 
 

@@ -32,7 +32,7 @@ class LabelCounts:
     pending: int = 0  # decisions that a label may still reach and none has
 
 
-COUNTED = tuple(asdict(LabelCounts()))[:-1]  # the pending ones follow from the rows
+COUNTED = tuple(name for name in asdict(LabelCounts()) if name != "pending")  # those follow from the rows
 
 
 class SavedLedger(NamedTuple):
@@ -93,7 +93,7 @@ def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool,
     try:
         ratios[:, 1:] = np.array(values, dtype=np.float64).reshape(n, n_classes - 1)
     except OverflowError:
-        ratios[:] = np.nan
+        _damaged("log_ratios must be finite")
     if not np.isfinite(ratios).all():
         _damaged("log_ratios must be finite")
     numbers = range(end - n, end) if started else range(0)

@@ -17,7 +17,7 @@ from obil.policies import Policy
 from obil.policies.notation import policy_from_json
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import PriorTracker
-from obil.trackers.tracker import restore_tracker
+from obil.trackers.restore import restore_tracker
 
 STATE_FORMAT = 2
 KIND = "online_classifier"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class StreamRecord:
         self._tally, self._history = tally, history
         self._positive = positive  # the class that the tally counts; without one it stays empty
         self._rows: list[tuple[list[float], list[float], float | None, bool, float | None]] = []  # as in add_one
-        self._labels: list[tuple[int, bool, bool, dict[str, Any]]] = []  # rows that waited when it came, and the label
+        self._labels: list[tuple[int, bool, bool, float, int, int]] = []  # rows that waited when it came, and the label
         nothing = np.empty((0, history.n_classes))
         posteriors_at(nothing, nothing)  # compiles now, so that no block waits for it
 
@@ -73,9 +72,9 @@ class StreamRecord:
             self._tally.add(posteriors[:, k], alerts, priors=decisions.priors[:, k])
         self._history.add(posteriors, decisions.thresholds, alerts, log_evidence=log_evidence)
 
-    def add_label(self, alert: bool, positive: bool, **known: Any) -> None:
+    def add_label(self, alert: bool, positive: bool, *, propensity: float, age: int, sign: int = 1) -> None:
         """Take in a true label, checked already, or take one back: see `OutcomeTally.add_label`."""
-        self._labels.append((len(self._rows), alert, positive, known))
+        self._labels.append((len(self._rows), alert, positive, propensity, age, sign))
         if len(self._labels) == BLOCK:
             self._pass_on()
 
@@ -84,11 +83,11 @@ class StreamRecord:
         posteriors, alerts, before = self._pass_on_to_history() if self._rows else _NO_ROWS
         labels, self._labels = self._labels, []
         first = 0
-        for n_before, alert, positive, known in labels:
+        for n_before, alert, positive, propensity, age, sign in labels:
             part, first = slice(first, n_before), n_before
             if part.stop > part.start:
                 self._tally.add_checked(posteriors[part], alerts[part], before[part])
-            self._tally.add_label(alert, positive, **known)
+            self._tally.add_label(alert, positive, propensity=propensity, age=age, sign=sign)
         if len(alerts) > first:
             self._tally.add_checked(posteriors[first:], alerts[first:], before[first:])
 

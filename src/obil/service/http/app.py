@@ -80,34 +80,37 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
 
 def _document(app: FastAPI, streams: StreamHub, *, needs_keys: bool) -> None:
     """Describe the API with the columns and classes of the current model."""
-    described: dict[str, Any] = {}
+    cached: dict[str, Any] = {}
 
     def document() -> dict[str, Any]:
-        if described.get("model") is not streams.model:
+        if cached.get("model") is not streams.model:
             found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
             parts = found.setdefault("components", {})
             parts.setdefault("schemas", {}).update(request_schemas(streams.model))
             about_keys = "obil keys add makes one: obil_<id>_<secret>"
             parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": about_keys}}
             found["security"] = [{"key": []}] if needs_keys else [{}, {"key": []}]
-            described.update(model=streams.model, document=found)
-        document: dict[str, Any] = described["document"]
+            cached.update(model=streams.model, document=found)
+        document: dict[str, Any] = cached["document"]
         return document
 
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI documents it
+
+
+def _card(*refused: int) -> dict[int | str, dict[str, Any]]:
+    about = "The model card: version, classes, columns, the deployment gate's verdict, reliability diagram."
+    return described(ModelCard, *refused, description=about)
 
 
 def service_routes(app_state: AppState) -> APIRouter:
     """Return the routes about the service itself."""
     router = APIRouter(default_response_class=Response)
 
-    @router.get("/v1/model", summary="Show the model", tags=["model"], responses=described(ModelCard))
+    @router.get("/v1/model", summary="Show the model", tags=["model"], responses=_card())
     async def card() -> Response:
         return json_response(app_state.streams.model_card)
 
-    @router.post(
-        "/v1/model/reload", summary="Read the model folder again", tags=["model"], responses=described(ModelCard, 409)
-    )
+    @router.post("/v1/model/reload", summary="Read the model folder again", tags=["model"], responses=_card(409))
     async def reload(request: Request) -> Response:
         return json_response(await app_state.streams.reload_model(sender_of(request)))
 

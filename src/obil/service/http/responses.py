@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -166,5 +166,6 @@ def _plain(value: Any) -> Any:
         value = {item.name: getattr(value, item.name) for item in fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    inside = value.tolist() if hasattr(value, "tolist") else value  # NumPy arrays and scalars
-    return [_plain(inner) for inner in inside] if isinstance(inside, Iterable) else _plain(inside)
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars
+        return _plain(value.tolist())
+    return [_plain(inner) for inner in value]

@@ -26,10 +26,11 @@ Search = Annotated[str | None, Query(max_length=128, description="A part of the 
 Alarmed = Annotated[bool, Query(description="Only streams whose monitor has raised an alarm.")]
 _CREATED = described(StreamDetail, 400, 409, 415, description="The stream exists with these settings.")
 _CREATED[201] = {"model": StreamDetail, "description": "The stream was created."}
-_EVENTS = described(None, 404)
-_EVENTS[200] = {
-    "description": "Events when something changed, at most once per second.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events when something changed, at most once per second.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
 }
 _DELETED = {status: one for status, one in described(None, 404).items() if status != 200}
 
@@ -37,6 +38,7 @@ _DELETED = {status: one for status, one in described(None, 404).items() if statu
 def stream_routes(app_state: AppState) -> APIRouter:
     """Return the routes of streams."""
     router = APIRouter(tags=["streams"], default_response_class=Response)
+    events = APIRouter(tags=["events"], default_response_class=Response)
     streams = app_state.streams
 
     @router.get("/v1/streams", summary="List streams", responses=described(StreamPage))
@@ -102,7 +104,7 @@ def stream_routes(app_state: AppState) -> APIRouter:
         app_state.metrics.forget(stream)
         return Response(status_code=204)
 
-    @router.get("/v1/events", summary="Subscribe to the changes of streams", tags=["events"], responses=_EVENTS)
+    @events.get("/v1/events", summary="Subscribe to the changes of streams", responses=described(None) | _EVENTS)
     async def subscribe_all(
         request: Request, after: After = None, limit: Limit = 100, search: Search = None, alarmed: Alarmed = False
     ) -> Response:
@@ -118,11 +120,10 @@ def stream_routes(app_state: AppState) -> APIRouter:
 
         return _subscription(app_state, request, changes)
 
-    @router.get(
+    @events.get(
         "/v1/streams/{stream}/events",
         summary="Subscribe to the changes of one stream",
-        tags=["events"],
-        responses=_EVENTS,
+        responses=described(None, 404) | _EVENTS,
     )
     async def subscribe(request: Request, stream: Stream) -> Response:
         await streams.detail(stream)  # refuses a stream that does not exist
@@ -138,7 +139,10 @@ def stream_routes(app_state: AppState) -> APIRouter:
 
         return _subscription(app_state, request, change)
 
-    return router
+    both = APIRouter()
+    for part in (router, events):
+        both.include_router(part)
+    return both
 
 
 async def event_lines(
@@ -191,9 +195,10 @@ def _event(name: str, data: Any) -> bytes:
 
 def _require_page(after: str | None, search: str | None) -> None:
     """Refuse query parameters that no page of streams has."""
-    try:
-        as_stream_name("any" if after is None else after)
-    except BadInputError as error:
-        raise BadInputError(str(error), where="after") from None
+    if after is not None:
+        try:
+            as_stream_name(after)
+        except BadInputError as error:
+            raise BadInputError(str(error), where="after") from None
     if search is not None and not search.isprintable():
         raise BadInputError(f"search must be printable text, got {search!r:.80}", where="search")

@@ -184,4 +184,7 @@ def events_where(run: Run, condition: str, *values: Any) -> list[StoredEvent]:
     """Return the events of a stream that meet a condition; `values` are the stream and those of the condition."""
     found = map(StoredEvent._make, run(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? {condition}", values))
     # PostgreSQL has its own type of bytes
-    return [one._replace(digest=one.digest and bytes(one.digest), payload=bytes(one.payload)) for one in found]
+    return [
+        one._replace(digest=None if one.digest is None else bytes(one.digest), payload=bytes(one.payload))
+        for one in found
+    ]

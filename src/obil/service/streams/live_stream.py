@@ -10,7 +10,7 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.bayes.posterior import posteriors_at
-from obil.errors import EstimationError, InvalidStateError
+from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
 from obil.online.decision_ids import as_ids
 from obil.online.online_classifier import OnlineClassifier
@@ -59,7 +59,7 @@ class LiveStream:
         if before is not None:
             return self._decided_before(before)
         ratios, views = scored
-        with as_bad_input():
+        with as_bad_input(None, ObilError):
             ids = None if rows.ids is None else as_ids(rows.ids)
             first = self.online.n_rows
             decisions = self.online.decide_log_ratios(ratios, views=views, ids=ids)
@@ -90,7 +90,7 @@ class LiveStream:
     def change_policy(self, policy: Mapping[str, Any], sender: Sender, session: Writing, at: float) -> SettingsChange:
         """Set the policy from the next row on, and log who did."""
         before = dict(self.online.policy.to_json())
-        with as_bad_input("policy"):
+        with as_bad_input("policy", ObilError):
             self.online.policy = policy_from_json(policy)
         after = dict(self.online.policy.to_json())
         self._log(stored.SETTINGS, stored.write_record({"before": before, "after": after}), sender, session, at)
@@ -106,7 +106,7 @@ class LiveStream:
 
     def restart_monitor(self, sender: Sender, session: Writing, at: float) -> None:
         """Start a new monitoring run."""
-        with as_bad_input():
+        with as_bad_input(None, ObilError):
             self.online.restart_monitor()
         self._log(stored.RESTARTED, b"{}", sender, session, at)
 

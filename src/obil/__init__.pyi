@@ -1,0 +1,37 @@
+from . import datasets as datasets
+from . import monitor as monitor
+from . import networks as networks
+from . import policies as policies
+from . import service as service
+from . import spark as spark
+from . import trackers as trackers
+from .bayes.costs import Costs as Costs
+from .calibration.gate import Gate as Gate
+from .calibration.verdict import Verdict as Verdict
+from .errors import ConcurrentUseError as ConcurrentUseError
+from .errors import EstimationError as EstimationError
+from .errors import InvalidInputError as InvalidInputError
+from .errors import InvalidStateError as InvalidStateError
+from .errors import ModelFileError as ModelFileError
+from .errors import NotStartedError as NotStartedError
+from .errors import ObilError as ObilError
+from .estimators.obil_classifier import OBILClassifier as OBILClassifier
+from .estimators.ratio_classifier import RatioClassifier as RatioClassifier
+from .evaluation.backtest import backtest as backtest
+from .evaluation.backtest_result import Backtest as Backtest
+from .evaluation.verify import Verification as Verification
+from .evaluation.verify import verify as verify
+from .online.decision import Decision as Decision
+from .online.decision import Decisions as Decisions
+from .online.estimate_prior import estimate_prior as estimate_prior
+from .online.files import load as load
+from .online.files import save as save
+from .online.online_classifier import OnlineClassifier as OnlineClassifier
+from .online.reports.explain import ChangeReport as ChangeReport
+from .online.reports.performance_report import PerformanceReport as PerformanceReport
+from .serving.holdout import Holdout as Holdout
+from .serving.ratio_model import RatioModel as RatioModel
+from .serving.ratio_model import Scores as Scores
+from .trackers.evidence import PriorEstimate as PriorEstimate
+
+__version__: str

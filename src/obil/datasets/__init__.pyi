@@ -1,0 +1,14 @@
+from . import prior_paths as prior_paths
+from .gaussian_stream import GaussianClasses as GaussianClasses
+from .gaussian_stream import Stream as Stream
+from .named_set import NamedSet as NamedSet
+from .named_set import load_named as load_named
+from .named_set import named_sets as named_sets
+from .shift_protocol import ShiftedStream as ShiftedStream
+from .shift_protocol import shifted_streams as shifted_streams
+from .shift_protocol import thinned_rows as thinned_rows
+from .splits import Split as Split
+from .splits import duplicate_groups as duplicate_groups
+from .splits import stratified_split as stratified_split
+from .splits import time_split as time_split
+from .tables import read_table as read_table

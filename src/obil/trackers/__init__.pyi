@@ -1,0 +1,11 @@
+from .algorithm2 import Algorithm2 as Algorithm2
+from .bayes_bank import BayesBank as BayesBank
+from .bbse import BBSE as BBSE
+from .fixed_prior import FixedPrior as FixedPrior
+from .grid_filter import GridFilter as GridFilter
+from .online_em import OnlineEM as OnlineEM
+from .safe_tracker import SafeTracker as SafeTracker
+from .tracker import LearnsFromLabels as LearnsFromLabels
+from .tracker import PriorTracker as PriorTracker
+from .view_reference import ViewReference as ViewReference
+from .window_em import WindowEM as WindowEM
