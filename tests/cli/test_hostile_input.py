@@ -189,6 +189,10 @@ def setting(**values: object) -> Callable[[Path], None]:
     return manifest(lambda record: record.update(values))
 
 
+def columns(told: list[object]) -> Callable[[Path], None]:
+    return setting(encoder={"columns": told})
+
+
 def content(file: str, change: Callable[[bytes], bytes], *, resealed: bool = False) -> Callable[[Path], None]:
     """Return a damage to a file; resealed, by someone who also corrects the checksum."""
 
@@ -301,13 +305,13 @@ MODELS: dict[str, tuple[Callable[[Path], None], str]] = {
     "classes twice": (setting(classes=["no", "no"]), "distinct"),
     "three classes": (setting(classes=["no", "yes", "maybe"]), "the prior must be of 3 classes"),
     "no classes": (setting(classes=[]), "the prior must be of 0 classes"),
-    "columns of nonsense": (setting(encoder={"columns": [{"name": "size"}]}), "no complete model"),
+    "columns of nonsense": (columns([{"name": "size"}]), "no complete model"),
     "a column named by a list": (
-        setting(encoder={"columns": [{"name": ["size"], "levels": None}]}),
+        columns([{"name": ["size"], "levels": None}]),
         "no complete model",
     ),
     "categories that are objects": (
-        setting(encoder={"columns": [{"name": "ward", "levels": [{}]}]}),
+        columns([{"name": "ward", "levels": [{}]}]),
         "no complete model",
     ),
     "an infinite width": (

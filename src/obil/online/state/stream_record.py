@@ -72,7 +72,7 @@ class StreamRecord:
             self._tally.add(posteriors[:, k], alerts, priors=decisions.priors[:, k])
         self._history.add(posteriors, decisions.thresholds, alerts, log_evidence=log_evidence)
 
-    def add_label(self, alert: bool, positive: bool, *, propensity: float, age: int, sign: int = 1) -> None:
+    def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
         """Take in a true label, checked already, or take one back: see `OutcomeTally.add_label`."""
         self._labels.append((len(self._rows), alert, positive, propensity, age, sign))
         if len(self._labels) == BLOCK:
