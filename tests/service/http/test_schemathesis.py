@@ -11,7 +11,7 @@ from tests.service.conftest import BASE_URL, ROW, Served
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 CASES = 150
-MANY_CASES = int(os.environ.get("OBIL_SCHEMATHESIS_CASES", "5000"))
+MANY_CASES = int(os.environ.get("OBIL_SCHEMATHESIS_CASES", "1000"))
 ENDLESS = "/events"  # such an answer has no end to wait for
 
 
