@@ -159,7 +159,7 @@ def brier() -> CategoricalLoss:
     return CategoricalLoss("brier", _brier)
 
 
-def cost_weighted(loss: BinaryLoss, negative_weight: float) -> BinaryLoss:
+def cost_weighted(loss: BinaryLoss, negative_weight: float, *, name: str | None = None) -> BinaryLoss:
     """Return a loss with `negative_weight` times the loss on negatives, on top of any weight it has.
 
     >>> cost_weighted(logistic(), 3.0).name
@@ -168,7 +168,7 @@ def cost_weighted(loss: BinaryLoss, negative_weight: float) -> BinaryLoss:
     weight = require_positive("negative_weight", negative_weight)
     return replace(
         loss,
-        name=f"cost_weighted_{loss.name}",
+        name=name or f"cost_weighted_{loss.name}",
         of_output=partial(_weighted, loss.of_output, weight),
         of_logit=partial(_weighted, loss.of_logit, weight),
         negative_weight=loss.negative_weight * weight,
