@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("onnx", reason="the extra 'torch', which brings onnx, is not installed")
+from google.protobuf.message import DecodeError
 
 from obil.errors import ModelFileError
 from obil.serving import onnx_file

@@ -72,4 +72,4 @@ def positive_class(positive: object, *, n_classes: int) -> int:
         if n_classes > 2:
             raise InvalidInputError(f"with {n_classes} classes a policy needs positive=, the class number to alert")
         return 1
-    return as_integer("positive", positive, 0, n_classes - 1)
+    return as_integer("the class number positive", positive, 0, n_classes - 1)
