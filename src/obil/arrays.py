@@ -78,6 +78,19 @@ def as_log_ratio_row(log_ratios: npt.ArrayLike, *, n_classes: int) -> FloatArray
     return checked
 
 
+def as_evidence(evidence: npt.ArrayLike, *, n_rows: int, n_classes: int) -> FloatArray:
+    """Return evidence of rows as a contiguous array (n, 1 + V, K): finite log ratios whose column 0 is 0.
+
+    The first log ratios of a row are by all its features, the others by each of V views.
+    """
+    values = np.ascontiguousarray(as_floats(evidence, "evidence"))
+    if values.ndim != 3 or values.shape[0] != n_rows or values.shape[1] < 1 or values.shape[2] != n_classes:
+        raise InvalidInputError(f"evidence must have shape ({n_rows}, 1 + views, {n_classes}), got {values.shape}")
+    if not np.isfinite(values).all() or values[:, :, 0].any():
+        raise InvalidInputError("evidence must be finite log ratios relative to class 0, so that column 0 is 0")
+    return values
+
+
 def as_scaled(log_ratios: FloatArray) -> FloatArray:
     """Return log ratios less the largest of their row, (n, K), and finite: exp of it cannot overflow."""
     with np.errstate(over="ignore"):  # the difference of two huge ratios may be -inf, and is then clipped

@@ -1,8 +1,8 @@
-"""Score every row with a model that has not seen it; folds keep groups and exact duplicates together."""
+"""Score every row with a model that has not seen it; folds keep groups together."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from obil.arrays import FloatArray, IntArray
-from obil.datasets.splits import duplicate_groups
 from obil.errors import InvalidInputError
 
 Split = tuple[IntArray, IntArray]
 N_DEALS = 20  # before another number of folds is tried
+SPARE_FRACTION = 0.1  # of the rows, left out by two folds: how far folds differ is seen on them
+LEAST_TRAINED = 0.75  # of the rows, which every fold's model must have learned from to be averaged
+MOST_UNEQUAL = 0.9
 
 
 def score_method(estimator: Any) -> str:
@@ -57,26 +59,66 @@ def outputs_of(fitted: Any, X: Any, classes: npt.NDArray[Any]) -> FloatArray:
     return full
 
 
+class CrossFitted(NamedTuple):
+    """The models of the folds, and what they put out for rows they had not seen."""
+
+    folds: list[Any]  # (F,) fitted estimators
+    outputs: FloatArray  # (n, ...) one per held-out row
+    rows: IntArray  # (n,) which rows they belong to, each once
+    first: IntArray  # (m,) places in `outputs` of rows that a second fold had not seen either
+    second: FloatArray  # (m, ...) the outputs of that fold
+
+
 def cross_fit(
     estimator: Any,
     X: Any,
     y: npt.NDArray[Any],
     sample_weight: FloatArray | None,
-    splits: Iterable[Split],
+    splits: Sequence[Split],
     *,
     classes: npt.NDArray[Any],
     n_jobs: int | None,
-) -> tuple[FloatArray, IntArray]:
-    """Return the outputs of out-of-fold models, and which rows they belong to."""
+) -> CrossFitted:
+    """Fit one model per fold, and score the rows that it has not seen."""
 
-    def one_fold(train: IntArray, test: IntArray) -> tuple[FloatArray, IntArray]:
+    def one_fold(train: IntArray, unseen: IntArray) -> tuple[Any, FloatArray]:
         weight = None if sample_weight is None else sample_weight[train]
         fitted = fit_estimator(estimator, take_rows(X, train), y[train], weight)
-        return outputs_of(fitted, take_rows(X, test), classes), test
+        return fitted, outputs_of(fitted, take_rows(X, unseen), classes)
 
-    folds = Parallel(n_jobs=n_jobs)(delayed(one_fold)(train, test) for train, test in splits)
-    outputs, rows = zip(*folds, strict=True)
-    return np.concatenate(outputs), np.concatenate(rows)
+    unseen = [np.concatenate([test, spare]) for (_, test), spare in zip(splits, spare_rows(splits), strict=True)]
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(one_fold)(train, rows) for (train, _), rows in zip(splits, unseen, strict=True)
+    )
+    rows, places, first, second = held_out_once(splits, unseen)
+    outputs = np.concatenate([outputs for _, outputs in results])
+    return CrossFitted([fitted for fitted, _ in results], outputs[places], rows, first, outputs[second])
+
+
+def spare_rows(splits: Sequence[Split]) -> list[IntArray]:
+    """Return the rows on neither side of each split that a split tests elsewhere: two folds have not seen them."""
+    tested = np.unique(np.concatenate([test for _, test in splits]))
+    return [np.setdiff1d(tested, np.concatenate([train, test])) for train, test in splits]
+
+
+def held_out_once(
+    splits: Sequence[Split], unseen: Sequence[IntArray]
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return the held-out rows, each once, and where scores of `unseen`, one fold after the other, belong to them.
+
+    That is: the rows (n,); the place of each one's own score (n,); which of the rows (m,) have another score; and the
+    places of those (m,).
+    """
+    is_test = np.concatenate([np.arange(len(rows)) < len(test) for rows, (_, test) in zip(unseen, splits, strict=True)])
+    every = np.concatenate(list(unseen))
+    tests = np.flatnonzero(is_test)
+    rows, own = np.unique(every[tests], return_index=True)
+    order = np.argsort(own, kind="stable")  # as the folds come
+    rows, places = rows[order], tests[own[order]]
+    others = np.setdiff1d(np.arange(len(every)), places)
+    sorter = np.argsort(rows)
+    first = sorter[np.searchsorted(rows, every[others], sorter=sorter)]
+    return rows, places, first, others
 
 
 def take_rows(X: Any, rows: IntArray) -> Any:
@@ -111,10 +153,38 @@ def choose_splits(
         folds = np.empty(len(labels), dtype=np.int64)
         folds[np.argsort(np.asarray(time), kind="stable")] = np.arange(len(labels)) * n_folds // len(labels)
     else:
-        kept = rows_as_groups(X) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+        kept = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
         n_classes = int(numbers.max()) + 1
         folds = deal_folds(numbers, n_folds=n_folds, n_classes=n_classes, groups=kept, random_state=random_state)
-    return [(np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)) for fold in np.unique(folds)]
+    spare = np.full(len(labels), -1)
+    if time is None and n_folds - 1.0 - SPARE_FRACTION >= LEAST_TRAINED * n_folds and len(np.unique(folds)) == n_folds:
+        spare = _second_folds(folds, numbers, kept, n_folds, random_state)
+    return [
+        (np.flatnonzero((folds != fold) & (spare != fold)), np.flatnonzero(folds == fold)) for fold in np.unique(folds)
+    ]
+
+
+def _second_folds(
+    folds: IntArray, numbers: IntArray, groups: IntArray | None, n_folds: int, random_state: int | None
+) -> IntArray:
+    """Return a second fold that leaves a row out, (n,), for a tenth of each class; -1 for the others."""
+    rng = np.random.default_rng([0 if random_state is None else random_state, 1])
+    leader = np.arange(len(folds)) if groups is None else np.unique(groups, return_index=True)[1][groups]
+    chosen = np.full(len(folds), -1)
+    for k in range(int(numbers.max()) + 1):
+        own = np.unique(leader[numbers == k])
+        own = rng.permutation(own)[: int(SPARE_FRACTION * len(own))]
+        chosen[own] = (folds[own] + rng.integers(1, n_folds, len(own))) % n_folds
+    return chosen[leader]
+
+
+def averages(splits: Sequence[Split], n_rows: int) -> bool:
+    """Return whether the mean of the folds is worth deciding with: each learned from most rows, and as many.
+
+    Models fitted on half of the rows, or on windows that grow with time, average to less than one fitted on all.
+    """
+    sizes = np.array([len(train) for train, _ in splits])
+    return len(sizes) == 1 or bool((sizes >= LEAST_TRAINED * n_rows).all() and sizes.min() >= MOST_UNEQUAL * sizes.max())
 
 
 def require_one_per_row(n_rows: int, **given: npt.ArrayLike | None) -> None:
@@ -177,13 +247,6 @@ def _deal(counts: IntArray, holders: IntArray, n_folds: int, rng: np.random.Gene
         members = singles[rarest[singles] == k]
         fold_of_group[members] = _level(filled[:, k], members.size, rng)
     return fold_of_group
-
-
-def rows_as_groups(X: Any) -> IntArray | None:
-    """Return a number for each distinct row, (n,), so that exact duplicates share one; None where X is no table."""
-    if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "fiub"):
-        return duplicate_groups(X)
-    return None
 
 
 def halved_features(n_features: int, n_subsets: int, *, random_state: int | None) -> list[tuple[int, ...]]:

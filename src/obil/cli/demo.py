@@ -40,6 +40,7 @@ def demo(
     from obil.evaluation.prior_plots import draw_tracking
     from obil.evaluation.report import write_report
     from obil.online.online_classifier import OnlineClassifier
+    from obil.serving.ratio_model import Scores
     from obil.trackers import Algorithm2, BayesBank, FixedPrior
 
     out.mkdir(parents=True, exist_ok=True)
@@ -53,7 +54,7 @@ def demo(
         start = float(model.prior_[1])
         truth = moving_prior(rows, start)
         drawn = rows_at(data.labels[test], truth, random_state=seed)
-        log_ratios, views = (part[drawn] for part in model.model_.score(data.features.iloc[test]))
+        scores = Scores(*(part[drawn] for part in model.model_.score(data.features.iloc[test])))
         labels = data.labels[test][drawn]
         trackers = {
             "no adaptation": FixedPrior(),
@@ -62,12 +63,12 @@ def demo(
             "safe tracker": None,  # the default
         }
         estimates = {
-            method: OnlineClassifier(model, tracker=tracker).decide_log_ratios(log_ratios, views=views).priors[:, 1]
+            method: OnlineClassifier(model, tracker=tracker).decide_scores(scores).priors[:, 1]
             for method, tracker in trackers.items()
         }
         costs = Costs(false_positive=1.0, false_negative=MISS_COST)
         compared = compare_priors(
-            log_ratios, labels, truth, estimates | {"oracle": truth}, holdout=model.holdout_, costs=costs
+            scores.log_ratios, labels, truth, estimates | {"oracle": truth}, holdout=model.holdout_, costs=costs
         )
 
         status.update("Drawing...")

@@ -153,8 +153,7 @@ class StreamRun:
             self._decide(row, scores)
 
     def _decide(self, rows: Columns, scores: Scores) -> None:
-        views = scores.views if scores.views.shape[1] else None
-        decisions = self.online.decide_log_ratios(scores.log_ratios, views=views)
+        decisions = self.online.decide_scores(scores)
         self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep]))
         counts = np.bincount(decisions.numbers, minlength=len(self.decided))
         self.decided = (np.array(self.decided) + counts).tolist()

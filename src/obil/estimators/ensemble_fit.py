@@ -12,7 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.cross_fit import Split, fit_estimator, score_method
+from obil.calibration.cross_fit import Split, fit_estimator, held_out_once, score_method, spare_rows
 from obil.calibration.freezing.freeze import freeze
 from obil.errors import InvalidInputError
 from obil.estimators.labelled_rows import LabelledRows
@@ -61,9 +61,11 @@ class Member:
 class MemberScores:
     """The scores of held-out rows by each member."""
 
-    rows: IntArray  # (n,) which of the labelled rows
+    rows: IntArray  # (n,) which of the labelled rows, each once
     scores: FloatArray  # (n, M, K)
     variances: FloatArray | None  # (n, M) over dropout passes
+    first: IntArray  # (m,) places of rows that a second fold has not seen either
+    second: FloatArray  # (m, M, K) their scores by that fold
 
 
 def fit_members(
@@ -76,20 +78,21 @@ def fit_members(
     seed: int,
     n_jobs: int | None,
     progress: Any = None,
-) -> tuple[list[Member], MemberScores]:
-    """Fit every plan on the training side of every split and score the other side; then, to `refit`, on all rows.
+) -> tuple[list[list[Member]], MemberScores]:
+    """Fit every plan on the training side of every split and score the rows it has not seen.
 
-    Without `refit` the members of the only split are the result.
+    The result has the members of each fold; to `refit`, those fitted on all rows come last.
     """
     everything = np.arange(len(rows.labels))
-    nothing = everything[:0]
-    sides = [*splits, *([(everything, nothing)] if refit else [])]
+    unseen = [np.concatenate([test, spare]) for (_, test), spare in zip(splits, spare_rows(splits), strict=True)]
+    sides = [(train, new) for (train, _), new in zip(splits, unseen, strict=True)]
+    sides += [(everything, everything[:0])] if refit else []
     maps = [_feature_maps(rows.take(train), plans) for train, _ in sides]
     jobs = (
         delayed(_fit_and_score)(
-            rows.take(train), rows.X[test], plan, options, maps[side].get(_inputs(plan)), _seed(seed, side, number)
+            rows.take(train), rows.X[new], plan, options, maps[side].get(_inputs(plan)), _seed(seed, side, number)
         )
-        for side, (train, test) in enumerate(sides)
+        for side, (train, new) in enumerate(sides)
         for number, plan in enumerate(plans)
     )
     results = list(
@@ -97,15 +100,20 @@ def fit_members(
     )
     by_side = [results[side * len(plans) : (side + 1) * len(plans)] for side in range(len(sides))]
     members = [
-        _as_planned(member, plan, maps[-1].get(_inputs(plan)))
-        for (member, _, _), plan in zip(by_side[-1], plans, strict=True)
+        [
+            _as_planned(member, plan, maps[side].get(_inputs(plan)))
+            for (member, _, _), plan in zip(fitted, plans, strict=True)
+        ]
+        for side, fitted in enumerate(by_side)
     ]
     held_out = by_side[: len(splits)]
-    scores = np.concatenate([np.stack([scores for _, scores, _ in fold], axis=1) for fold in held_out])
+    every = np.concatenate([np.stack([scores for _, scores, _ in fold], axis=1) for fold in held_out])
+    own, places, first, second = held_out_once(splits, unseen)
     variances = None
     if options.n_passes:
-        variances = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in held_out])
-    return members, MemberScores(np.concatenate([test for _, test in splits]), scores, variances)
+        passes = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in held_out])
+        variances = passes[places]
+    return members, MemberScores(own, every[places], variances, first, every[second])
 
 
 def _fit_and_score(

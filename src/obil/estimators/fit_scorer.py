@@ -13,6 +13,7 @@ from obil.calibration.cross_fit import Split, cross_fit, fit_estimator, halved_f
 from obil.calibration.freezing.freeze import freeze, learn_encoder
 from obil.calibration.linear import class_prior
 from obil.serving.columns import ColumnEncoder
+from obil.serving.folds import FoldScorer, folds_of
 from obil.serving.ratio_model import View, columns_of
 from obil.serving.scorers import EstimatorScorer, Scorer, floor_of, link_of, raw_scores
 
@@ -20,11 +21,14 @@ N_VIEWS = 4
 
 
 class FittedScorer(NamedTuple):
-    """A classifier fitted on all rows, and the raw scores of rows by classifiers that have not seen them."""
+    """Classifiers of the folds, and the raw scores of rows by those that have not seen them."""
 
-    scorer: EstimatorScorer
+    scorer: Scorer  # of the folds, or the only one
+    method: str  # how it scores
     scores: FloatArray  # (n, K) out-of-fold
     rows: IntArray  # (n,) which rows they belong to
+    pairs: FloatArray  # (m, 2, K) raw scores of rows that two folds have not seen
+    refitted: EstimatorScorer | None = None  # on all rows, where folds are not to be averaged
 
 
 def fit_scorer(
@@ -37,19 +41,36 @@ def fit_scorer(
     classes: npt.NDArray[Any],
     prior: FloatArray,
     n_jobs: int | None,
+    refit: bool = False,
 ) -> FittedScorer:
-    """Fit a classifier and score every row out-of-fold; without splits it is fitted already, and scores them all."""
+    """Fit a classifier per fold and score every row out-of-fold; without splits it is fitted already.
+
+    To `refit`, one more is fitted on all rows.
+    """
     if splits is None:
-        fitted = estimator
-        outputs, rows = outputs_of(fitted, X, classes), np.arange(len(labels))
+        outputs = outputs_of(estimator, X, classes)
+        rows, first = np.arange(len(labels)), np.empty(0, dtype=np.int64)
+        fitted, second = [estimator], outputs[:0]
     else:
-        fitted = fit_estimator(estimator, X, labels, weights)
-        outputs, rows = cross_fit(estimator, X, labels, weights, splits, classes=classes, n_jobs=n_jobs)
-    method = score_method(fitted)
-    floor = floor_of(outputs) if method == "predict_proba" else 0.0
+        fitted, outputs, rows, first, second = cross_fit(
+            estimator, X, labels, weights, splits, classes=classes, n_jobs=n_jobs
+        )
+    method = score_method(fitted[0])
+    floor = floor_of(np.concatenate([outputs, second])) if method == "predict_proba" else 0.0
     width = np.shape(X)[1] if np.ndim(X) == 2 else None
-    scores = raw_scores(outputs[:, None] if outputs.ndim == 1 else outputs, link_of(method), prior, floor)
-    return FittedScorer(EstimatorScorer(fitted, method, prior, floor, width), scores, rows)
+
+    def raw(values: FloatArray) -> FloatArray:
+        return raw_scores(values[:, None] if values.ndim == 1 else values, link_of(method), prior, floor)
+
+    scores = raw(outputs)
+    pairs = np.stack([scores[first], raw(second)], axis=1)
+    scorers = [EstimatorScorer(one, method, prior, floor, width) for one in fitted]
+    refitted = None
+    if refit:
+        refitted = EstimatorScorer(fit_estimator(estimator, X, labels, weights), method, prior, floor, width)
+    return FittedScorer(
+        scorers[0] if len(scorers) == 1 else FoldScorer(tuple(scorers)), method, scores, rows, pairs, refitted
+    )
 
 
 def fit_views(
@@ -71,14 +92,21 @@ def fit_views(
             booster, columns_of(X, features), numbers, weights, splits, classes=classes, prior=prior, n_jobs=n_jobs
         )
         calibrator = fit_calibrator(fitted.scores, numbers[fitted.rows], weights[fitted.rows])
-        views.append(View(features, fitted.scorer, calibrator, calibrator.apply(fitted.scores)))
+        views.append(View(features, fitted.scorer, calibrator, fitted.scores))
     return tuple(views)
 
 
-def freeze_together(
-    scorer: Scorer, views: tuple[View, ...], X: Any
-) -> tuple[Scorer, tuple[View, ...], ColumnEncoder | None]:
-    """Freeze a classifier and its views; where columns hold strings, either all of them are frozen or none.
+class Frozen(NamedTuple):
+    """What serves: the classifiers of the folds, one refitted on all rows, and the views."""
+
+    scorer: Scorer
+    refitted: Scorer | None
+    views: tuple[View, ...]
+    encoder: ColumnEncoder | None
+
+
+def freeze_together(scorer: Scorer, views: tuple[View, ...], X: Any, refitted: Scorer | None = None) -> Frozen:
+    """Freeze classifiers and views; where columns hold strings, either all of them are frozen or none.
 
     A frozen scorer takes strings as codes, a wrapped one as they are, and rows are encoded once for all of them.
     """
@@ -86,15 +114,30 @@ def freeze_together(
     encoder = learn_encoder(X)
 
     def frozen(one: Scorer, features: tuple[int, ...]) -> Scorer:
+        if isinstance(one, FoldScorer):
+            return FoldScorer(tuple(frozen(fold, features) for fold in one.folds))
         if not isinstance(one, EstimatorScorer) or one.n_features is None:
             return one
         own = None if encoder is None else ColumnEncoder(tuple(encoder.columns[place] for place in features))
         return freeze(one, X if len(features) == X.shape[1] else columns_of(X, features), own)
 
-    main = frozen(scorer, tuple(range(scorer.n_features or 0)))
-    others = tuple(replace(view, scorer=frozen(view.scorer, view.features)) for view in views)
-    wrapped = [one for one in (main, *(view.scorer for view in others)) if isinstance(one, EstimatorScorer)]
+    every = tuple(range(scorer.n_features or 0))
+    result = Frozen(
+        frozen(scorer, every),
+        None if refitted is None else frozen(refitted, every),
+        tuple(replace(view, scorer=frozen(view.scorer, view.features)) for view in views),
+        encoder,
+    )
+    served = [result.scorer, *([] if result.refitted is None else [result.refitted])]
+    served += [view.scorer for view in result.views]
+    wrapped = [fold for one in served for fold in folds_of(one) if isinstance(fold, EstimatorScorer)]
     if encoder is not None and wrapped:
-        kept = replace(scorer, reason=wrapped[0].reason) if isinstance(scorer, EstimatorScorer) else scorer
-        return kept, views, None
-    return main, others, encoder
+        return Frozen(_kept(scorer, wrapped[0]), None if refitted is None else _kept(refitted, wrapped[0]), views, None)
+    return result
+
+
+def _kept(scorer: Scorer, example: EstimatorScorer) -> Scorer:
+    """Return wrapped classifiers with the reason why they are."""
+    if isinstance(scorer, FoldScorer):
+        return FoldScorer(tuple(_kept(fold, example) for fold in scorer.folds))
+    return replace(scorer, reason=example.reason) if isinstance(scorer, EstimatorScorer) else scorer

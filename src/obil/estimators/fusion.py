@@ -1,6 +1,6 @@
 """Fuse the members of an ensemble by a named method, and choose those of a refreshed one."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,18 @@ from obil.serving.dense_network import DenseScorer
 from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 
 
+class Fused(NamedTuple):
+    """The ensembles of the folds, and the fused scores of the held-out rows."""
+
+    folds: list[EnsembleScorer]
+    scores: FloatArray  # (n, K)
+    pairs: FloatArray  # (m, 2, K) of rows that two folds have not seen
+    temperature: float | None  # that "dropout" chose
+
+
 def fuse(
     how: str,
-    members: list[Member],
+    folds: list[list[Member]],
     member_scores: MemberScores,
     X: Any,
     labels: IntArray,
@@ -23,15 +32,16 @@ def fuse(
     *,
     slope_sd: float | None,
     seed: int,
-) -> tuple[EnsembleScorer, FloatArray, float | None]:
-    """Return the scorer, the fused scores of the held-out rows, (n, K), and the temperature that `dropout` chose.
+) -> Fused:
+    """Fuse the members of each fold by the same rule, learned from the held-out rows.
 
     `X`, `labels` and `weights` are of the held-out rows, in the order of `member_scores`. "mean" weights members
     equally, "stacked" by what predicts the labels best, "dropout" each row's by exp(-variance / temperature).
     """
-    scorers = tuple(member.scorer for member in members)
+    members = folds[0]
     member_weights = np.full(len(members), 1.0 / len(members))
-    gating, temperature = None, None
+    gatings: list[GatingNetwork | None] = [None] * len(folds)
+    temperature = None
     if how == "stacked":
         member_weights = _stacked(members, member_scores.scores, labels, weights)
     row_weights = np.broadcast_to(member_weights, member_scores.scores.shape[:2])
@@ -41,17 +51,28 @@ def fuse(
         )
         row_weights = dropout_weights(member_scores.variances, temperature)
         member_weights = row_weights.mean(axis=0)
-        first = scorers[0]
-        if np.isfinite(temperature) and isinstance(first, DenseScorer):
-            with torch_part("training").reproducible(seed):
-                inputs = first.features.encode(X)
-                network = torch_part("mlp").fit_gating_network(inputs, row_weights)
-            gating = GatingNetwork(first.features, network)
-            row_weights = gating.weights(X)  # what serving will use
+        if np.isfinite(temperature) and isinstance(members[0].scorer, DenseScorer):
+            gatings = [_gating_network(fold, X, row_weights, seed) for fold in folds]
+            row_weights = np.mean([gating.weights(X) for gating in gatings if gating is not None], axis=0)
         else:
             row_weights = np.broadcast_to(member_weights, row_weights.shape)
     fused = (row_weights[:, :, None] * member_scores.scores).sum(axis=1)
-    return EnsembleScorer(scorers, member_weights, gating), fused, temperature
+    again = (row_weights[member_scores.first][:, :, None] * member_scores.second).sum(axis=1)
+    scorers = [
+        EnsembleScorer(tuple(member.scorer for member in fold), member_weights, gating)
+        for fold, gating in zip(folds, gatings, strict=True)
+    ]
+    return Fused(scorers, fused, np.stack([fused[member_scores.first], again], axis=1), temperature)
+
+
+def _gating_network(members: list[Member], X: Any, row_weights: FloatArray, seed: int) -> GatingNetwork | None:
+    """Return a network that predicts the weights of members from a row."""
+    first = members[0].scorer
+    if not isinstance(first, DenseScorer):
+        return None
+    with torch_part("training").reproducible(seed):
+        network = torch_part("mlp").fit_gating_network(first.features.encode(X), row_weights)
+    return GatingNetwork(first.features, network)
 
 
 def _stacked(members: list[Member], scores: FloatArray, labels: IntArray, weights: FloatArray) -> FloatArray:
@@ -94,7 +115,9 @@ def best_members(
     if member_scores.variances is not None:
         of_old = [variance_of(member, held_out.X, n_passes=options.n_passes, seed=seed) for member in old]
         variances = np.concatenate([member_scores.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
-    return [candidates[m] for m in kept], MemberScores(member_scores.rows, scores[:, kept], variances)
+    none = member_scores.first[:0]  # a single part was held out
+    scored = MemberScores(member_scores.rows, scores[:, kept], variances, none, scores[none][:, kept])
+    return [candidates[m] for m in kept], scored
 
 
 def _calibrated_loss(scores: FloatArray, labels: IntArray, weights: FloatArray, slope_sd: float | None) -> float:

@@ -75,7 +75,8 @@ def out_of_fold_splits(
     require_one_per_row(rows.n_given, groups=groups, time=time)
     by_row = [None if given is None else np.asarray(given)[rows.origin] for given in (groups, time)]
     if is_fraction(cv):
-        return _together(rows, [_set_aside(rows, float(cv), groups=by_row[0], time=by_row[1], seed=seed)])
+        aside = set_aside(rows.labels, float(cv), classes=rows.classes, groups=by_row[0], time=by_row[1], seed=seed)
+        return _together(rows, [aside])
     if isinstance(cv, Integral):
         chosen = choose_splits(
             cv, rows.X, rows.labels, rows.labels, groups=by_row[0], time=by_row[1], random_state=seed
@@ -124,18 +125,24 @@ def is_fraction(cv: Any) -> bool:
     return isinstance(cv, Real) and not isinstance(cv, Integral)
 
 
-def _set_aside(
-    rows: LabelledRows, fraction: float, *, groups: npt.NDArray[Any] | None, time: npt.NDArray[Any] | None, seed: int
+def set_aside(
+    labels: IntArray,
+    fraction: float,
+    *,
+    classes: npt.NDArray[Any],
+    groups: npt.ArrayLike | None,
+    time: npt.ArrayLike | None,
+    seed: int,
 ) -> Split:
+    """Return the rows to fit on and the fraction that is held out: at random, by group, or the last in time."""
     if time is not None:
         train, test = time_split(time, test_size=fraction)
     else:
-        table = rows.X if np.ndim(rows.X) == 2 and groups is None else None
-        train, test = stratified_split(rows.labels, test_size=fraction, random_state=seed, groups=groups, rows=table)
+        train, test = stratified_split(labels, test_size=fraction, random_state=seed, groups=groups)
     for side in (train, test):
-        held = np.bincount(rows.labels[side], minlength=rows.n_classes)
+        held = np.bincount(labels[side], minlength=len(classes))
         if (held == 0).any():
-            rare = rows.classes[int(held.argmin())]
+            rare = classes[int(held.argmin())]
             raise InvalidInputError(
                 f"{fraction:g} of the rows are set aside to calibrate, and class {rare!r} has too few rows (or groups) "
                 "for both sides: one of them would hold a single class"

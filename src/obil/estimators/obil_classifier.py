@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -11,22 +12,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import validate_data
 
-from obil.calibration.calibrate import CALIBRATIONS, fit_calibrator
-from obil.calibration.cross_fit import Split
+from obil.calibration.calibrate import CALIBRATIONS
+from obil.calibration.cross_fit import Split, averages
 from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, torch_part
 from obil.estimators.fit_scorer import fit_views, freeze_together
 from obil.estimators.fusion import best_members, fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
-from obil.estimators.ratio_mixin import RatioMixin, as_weights
+from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
 from obil.networks.settings import ModuleKind
 from obil.resampling.associated import METHODS, class_ratio, target_ratios
 from obil.serving.columns import ColumnEncoder
-from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import RatioModel, View, as_dataframe
-from obil.serving.scorers import MARGIN
+from obil.serving.folds import FoldScorer
+from obil.serving.ratio_model import View, as_dataframe
+from obil.serving.scorers import MARGIN, Scorer
 
 REFRESH_FRACTION = 0.3  # of the new rows held out, where scores are otherwise cross-fitted
 
@@ -60,8 +61,8 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     sampling
         How problems are made: "undersample", "oversample" or "weight".
     cv
-        A number of folds, a splitter or (train, test) pairs for out-of-fold scores (members are then
-        refitted on all rows), or the fraction of rows held out instead; None means the member's own.
+        A number of folds, a splitter or (train, test) pairs for out-of-fold scores, or the fraction of rows held out
+        instead; None means the member's own. Each fold has an ensemble of its own, and their mean decides.
     calibration
         As in `RatioClassifier`.
     views
@@ -82,7 +83,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     model_ : RatioModel
         What serves, and what `obil.save` writes.
     members_ : list
-        The fitted members.
+        The fitted members, those of the first fold first.
     fusion_temperature_ : float or None
         What dropout variances were divided by; infinite where equal weights were best.
     encoder_ : ColumnEncoder
@@ -153,8 +154,10 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             cv = recipe.cv if self.cv is None else self.cv
             seed = self._seed()
             splits = out_of_fold_splits(rows, cv, groups=groups, time=time, seed=seed)
-            members, member_scores, _ = self._fit_members(rows, splits, recipe, refit=not is_fraction(cv), seed=seed)
-            self._finish(members, member_scores, rows, recipe, seed, splits)
+            refit = not averages(splits, len(rows.labels))
+            folds, member_scores, _ = self._fit_members(rows, splits, recipe, refit=refit, seed=seed)
+            in_blocks = len(splits) > 1 and (groups is not None or time is not None)
+            self._finish(folds, member_scores, rows, recipe, seed, splits, refit=refit, in_blocks=in_blocks)
         return self
 
     def refresh(self, X: Any, y: Any, *, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -177,15 +180,15 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             seed = self._seed()
             cv = recipe.cv if self.cv is None else self.cv
             splits = out_of_fold_splits(rows, cv if is_fraction(cv) else REFRESH_FRACTION, seed=seed)
-            new, member_scores, options = self._fit_members(rows, splits, recipe, refit=False, seed=seed)
+            (new,), member_scores, options = self._fit_members(rows, splits, recipe, refit=False, seed=seed)
             slope_sd = _slope_sd([*old, *new])
             kept, member_scores = best_members(old, new, member_scores, rows, options, slope_sd=slope_sd, seed=seed)
-            self._finish(kept, member_scores, rows, recipe, seed, splits)
+            self._finish([kept], member_scores, rows, recipe, seed, splits)
         return self
 
     def _fit_members(
         self, rows: LabelledRows, splits: list[Split], recipe: Recipe, *, refit: bool, seed: int
-    ) -> tuple[list[Member], MemberScores, Options]:
+    ) -> tuple[list[list[Member]], MemberScores, Options]:
         plans = self._plans(recipe, rows)
         options = self._options(recipe, plans, rows.n_classes)
         with self._progress(f"Fitting {len(plans)} members") as progress:
@@ -282,40 +285,49 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
 
     def _finish(
         self,
-        members: list[Member],
+        folds: list[list[Member]],
         member_scores: MemberScores,
         rows: LabelledRows,
         recipe: Recipe,
         seed: int,
         splits: list[Split],
+        *,
+        refit: bool = False,
+        in_blocks: bool = False,
     ) -> None:
         """Fuse and calibrate on the held-out rows, and keep what serves."""
         held_out = rows.take(member_scores.rows)
-        slope_sd = _slope_sd(members)
-        scorer, fused, temperature = fuse(
-            self._fusion(recipe), members, member_scores, held_out.X, held_out.labels, held_out.weights,
+        slope_sd = _slope_sd(folds[0])
+        fused = fuse(
+            self._fusion(recipe), folds, member_scores, held_out.X, held_out.labels, held_out.weights,
             slope_sd=slope_sd, seed=seed,
         )  # fmt: skip
-        calibrator = fit_calibrator(
-            fused, held_out.labels, held_out.weights, method=self.calibration, slope_sd=slope_sd, random_state=seed
-        )
+        of_folds = fused.folds[: len(splits)]
+        scorer: Scorer = of_folds[0] if len(of_folds) == 1 else FoldScorer(tuple(of_folds))
         views: tuple[View, ...] = ()
         if self.views:
             views = fit_views(rows.X, rows.labels, rows.weights, splits, random_state=seed, n_jobs=self.n_jobs)
-            _, views, _ = freeze_together(scorer, views, rows.X)
+            views = freeze_together(scorer, views, rows.X).views
         encoder = getattr(self, "encoder_", None)
-        self.members_, self.fusion_temperature_ = members, temperature
-        self.model_ = RatioModel(
-            scorer=scorer,
-            calibrator=calibrator,
-            classes_=self.classes_,
-            prior_=class_prior(rows.labels, rows.weights, rows.n_classes),
-            holdout_=Holdout.of(calibrator.apply(fused), held_out.labels, held_out.weights),
-            feature_names=None if encoder is None else encoder.names,
-            encoder=encoder,
-            view_members=views,
-            calibration=self.calibration,
+        self.members_ = [member for fold in (folds[-1:] if refit else folds) for member in fold]
+        self.fusion_temperature_ = fused.temperature
+        blocks = None
+        if in_blocks:
+            of_row = np.zeros(len(rows.labels), dtype=np.int64)
+            for number, (_, test) in enumerate(splits):
+                of_row[test] = number
+            blocks = of_row[member_scores.rows]
+        model = self._calibrated_model(
+            HeldOutScores(fused.scores, held_out.labels, held_out.weights, fused.pairs, blocks),
+            scorer,
+            class_prior(rows.labels, rows.weights, rows.n_classes),
+            method=self.calibration,
+            slope_sd=slope_sd,
+            refitted=fused.folds[-1] if refit else None,
+            random_state=seed,
         )
+        names = None if encoder is None else encoder.names
+        self.model_ = replace(model, view_members=views, encoder=encoder, feature_names=names)
 
     def _check_rows(self, X: Any) -> Any:
         X = as_dataframe(X)

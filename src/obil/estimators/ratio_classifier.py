@@ -1,6 +1,7 @@
 """Wrap any classifier so that it gives calibrated likelihood ratios, at whatever class prior it was trained."""
 
 import os
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,34 +14,38 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import indexable, validate_data
 
-from obil.arrays import FloatArray, IntArray
-from obil.calibration.calibrate import fit_calibrator
-from obil.calibration.cross_fit import choose_splits
+from obil.arrays import IntArray
+from obil.calibration.cross_fit import Split, averages, choose_splits
 from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
-from obil.estimators.ratio_mixin import RatioMixin, as_weights
-from obil.serving.holdout import Holdout
+from obil.estimators.labelled_rows import is_fraction, set_aside
+from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights
+from obil.serving.folds import folds_of
 from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
-from obil.serving.ratio_model import RatioModel, View, as_dataframe
-from obil.serving.scorers import ColumnScorer, Scorer, as_score_columns, floor_of
+from obil.serving.ratio_model import View, as_dataframe
+from obil.serving.scorers import ColumnScorer, EstimatorScorer, as_score_columns, floor_of
 
 
 class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """Calibrated likelihood ratios from any scikit-learn classifier or pipeline.
 
-    Out-of-fold scores calibrate, so that resampling, class weights and overconfidence are divided out
-    whatever they are; then the estimator is refitted on all rows. A `FrozenEstimator` is only calibrated.
+    The estimator is fitted once per fold, and out-of-fold scores calibrate, so that resampling, class weights and
+    overconfidence are divided out whatever they are. The mean of the folds decides; the prior is read from one fold
+    per row, which scores new rows as it scored its held-out rows. A `FrozenEstimator` is only calibrated.
 
     Parameters
     ----------
     estimator
         A classifier with `predict_proba` or `decision_function`; gradient boosting if None.
     cv
-        Number of folds, a scikit-learn splitter, or (train, test) index pairs. A number keeps exact
-        duplicates and `groups` on one side, and `time` in blocks.
+        Number of folds, a scikit-learn splitter, (train, test) index pairs, or the fraction of rows that is held out
+        from a single fit. A number keeps `groups` on one side, and `time` in blocks.
     calibration
         "affine" (offset and slope), "temperature", "vector" (K > 2), "spline" or "isotonic" (K = 2).
+    ensemble
+        Whether the mean of the folds decides (True) or one more estimator, fitted on all rows (False). "auto" is True
+        unless folds learned from less than three quarters of the rows, or from unequal parts.
     views
         Also fit cheap members on feature subsets: other scores of the same rows.
     n_jobs
@@ -52,8 +57,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     ----------
     model_ : RatioModel
         What serves, and what `obil.save` writes: the estimator frozen into arrays where it has such a form.
-    estimator_ : estimator
-        The estimator fitted on all rows.
+    estimators_ : list
+        The fitted estimators whose mean decides.
     classes_, prior_, holdout_
         The user's classes, the training prior, and the held-out rows.
 
@@ -70,6 +75,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         *,
         cv: Any = 5,
         calibration: str = "affine",
+        ensemble: bool | str = "auto",
         views: bool = False,
         n_jobs: int | None = None,
         random_state: int | None = None,
@@ -77,6 +83,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         self.estimator = estimator
         self.cv = cv
         self.calibration = calibration
+        self.ensemble = ensemble
         self.views = views
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -90,7 +97,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         groups: npt.ArrayLike | None = None,
         time: npt.ArrayLike | None = None,
     ) -> Self:
-        """Cross-fit, calibrate on the out-of-fold scores, refit on all rows.
+        """Fit one estimator per fold, and calibrate on the out-of-fold scores.
 
         `sample_weight` defines the population, `groups` stay on one side of every fold (one patient),
         `time` makes the folds blocks of time.
@@ -105,27 +112,62 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         prior = class_prior(numbers, population, len(self.classes_))
         splits = None
         if not isinstance(estimator, FrozenEstimator):
-            splits = choose_splits(
-                self.cv, X, labels, numbers, groups=groups, time=time, random_state=self.random_state
-            )
+            splits = self._splits(X, labels, numbers, groups=groups, time=time)
+        refit = splits is not None and not self._averages(splits, len(labels))
         fitted = fit_scorer(
-            estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs
+            estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs, refit=refit
         )
         views: tuple[View, ...] = ()
         if self.views and splits is not None:
             views = fit_views(X, numbers, population, splits, random_state=self.random_state, n_jobs=self.n_jobs)
-        scorer, views, encoder = freeze_together(fitted.scorer, views, X)
-        self.estimator_ = fitted.scorer.estimator
-        model = self._calibrated_model(
-            scorer,
-            fitted.scores,
-            numbers[fitted.rows],
-            population[fitted.rows],
-            prior,
-            slope_sd=SLOPE_SD if fitted.scorer.method == "predict_proba" else None,
+        frozen = freeze_together(fitted.scorer, views, X, fitted.refitted)
+        decides = fitted.scorer if fitted.refitted is None else fitted.refitted
+        self.estimators_ = [fold.estimator for fold in folds_of(decides) if isinstance(fold, EstimatorScorer)]
+        blocks = None
+        if splits is not None and len(splits) > 1 and (groups is not None or time is not None):
+            of_row = np.zeros(len(labels), dtype=np.int64)
+            for number, (_, test) in enumerate(splits):
+                of_row[test] = number
+            blocks = of_row[fitted.rows]
+        held_out = HeldOutScores(
+            fitted.scores, numbers[fitted.rows], population[fitted.rows], fitted.pairs, blocks
         )
-        self.model_ = replace(model, view_members=views, encoder=encoder)
+        model = self._calibrated_model(
+            held_out,
+            frozen.scorer,
+            prior,
+            method=self.calibration,
+            slope_sd=SLOPE_SD if fitted.method == "predict_proba" else None,
+            refitted=frozen.refitted,
+            random_state=self.random_state,
+        )
+        names = getattr(self, "feature_names_in_", None)
+        feature_names = None if names is None else tuple(str(name) for name in names)
+        self.model_ = replace(model, view_members=frozen.views, encoder=frozen.encoder, feature_names=feature_names)
         return self
+
+    def _splits(self, X: Any, labels: Any, numbers: IntArray, *, groups: Any, time: Any) -> list[Split]:
+        if is_fraction(self.cv):
+            if not 0.0 < self.cv < 1.0:
+                raise InvalidInputError(f"cv must be at least 2 folds or a fraction of the rows, got {self.cv!r}")
+            seed = 0 if self.random_state is None else self.random_state
+            return [set_aside(numbers, float(self.cv), classes=self.classes_, groups=groups, time=time, seed=seed)]
+        return choose_splits(self.cv, X, labels, numbers, groups=groups, time=time, random_state=self.random_state)
+
+    def _averages(self, splits: list[Split], n_rows: int) -> bool:
+        if self.ensemble not in ("auto", True, False):
+            raise InvalidInputError(f"ensemble must be 'auto', True or False, got {self.ensemble!r}")
+        if len(splits) == 1 or self.ensemble is True:
+            return True
+        if self.ensemble == "auto" and not averages(splits, n_rows):
+            warnings.warn(
+                "the estimator is fitted once more on all rows to decide: folds that learned from less than three "
+                "quarters of the rows, or from unequal parts, are not averaged (ensemble=False says so, without this "
+                "warning)",
+                stacklevel=3,
+            )
+            return False
+        return self.ensemble == "auto"
 
     @classmethod
     def from_scores(
@@ -159,9 +201,16 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"
         floor = floor_of(np.concatenate([values, 1.0 - values])) if kind == "probability" else 0.0
         scorer = ColumnScorer(kind, prior, floor)
-        slope_sd = SLOPE_SD if kind == "probability" else None
+        held_out = HeldOutScores(
+            scorer.scores(values), numbers, weights, np.empty((0, 2, len(model.classes_))), blocks=None
+        )
         model.model_ = model._calibrated_model(
-            scorer, scorer.scores(values), numbers, weights, prior, slope_sd=slope_sd
+            held_out,
+            scorer,
+            prior,
+            method=calibration,
+            slope_sd=SLOPE_SD if kind == "probability" else None,
+            random_state=random_state,
         )
         return model
 
@@ -195,30 +244,6 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
                 )
             validate_data(self, rows, reset=False, skip_check_array=True)
         return rows
-
-    def _calibrated_model(
-        self,
-        scorer: Scorer,
-        scores: FloatArray,
-        numbers: IntArray,
-        weights: FloatArray,
-        prior: FloatArray,
-        *,
-        slope_sd: float | None,
-    ) -> RatioModel:
-        calibrator = fit_calibrator(
-            scores, numbers, weights, method=self.calibration, slope_sd=slope_sd, random_state=self.random_state
-        )
-        names = getattr(self, "feature_names_in_", None)
-        return RatioModel(
-            scorer=scorer,
-            calibrator=calibrator,
-            classes_=self.classes_,
-            prior_=prior,
-            holdout_=Holdout.of(calibrator.apply(scores), numbers, weights),
-            feature_names=None if names is None else tuple(str(name) for name in names),
-            calibration=self.calibration,
-        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

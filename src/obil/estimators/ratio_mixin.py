@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from obil.arrays import FloatArray, IntArray, PriorLike
 from obil.bayes.posterior import posterior
+from obil.calibration.block_tolerance import block_tolerance
+from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.evidence_map import fit_evidence_map
+from obil.calibration.fold_mean import scores_of_mean
 from obil.errors import InvalidInputError
 from obil.serving.columns import ColumnEncoder
+from obil.serving.folds import folds_of
 from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import RatioModel, prior_of_classes
+from obil.serving.ratio_model import Evidence, RatioModel, prior_of_classes
+from obil.serving.scorers import Scorer
+
+
+class HeldOutScores(NamedTuple):
+    """Raw scores of rows by classifiers that have not seen them."""
+
+    scores: FloatArray  # (n, K)
+    labels: IntArray  # (n,)
+    weights: FloatArray  # (n,)
+    pairs: FloatArray  # (m, 2, K) two folds' scores of the same rows
+    blocks: IntArray | None  # (n,) the fold of each row, where folds are blocks of time or groups
 
 
 class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
@@ -54,6 +70,40 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
     def with_encoder(self, encoder: ColumnEncoder) -> RatioModel:
         """Return the fitted model for tables whose columns `encoder` turns into this model's matrix."""
         return replace(self._fitted(), feature_names=encoder.names, encoder=encoder)
+
+    def _calibrated_model(
+        self,
+        held_out: HeldOutScores,
+        scorer: Scorer,
+        prior: FloatArray,
+        *,
+        method: str,
+        slope_sd: float | None,
+        refitted: Scorer | None = None,
+        random_state: int | None = None,
+    ) -> RatioModel:
+        """Calibrate what decides, and choose the map that evidence is read by.
+
+        What decides is the mean of the folds of `scorer`, or `refitted`; evidence comes from one fold per row.
+        """
+        scores, labels, weights, pairs, blocks = held_out
+        decided = scores
+        if refitted is None:
+            decided = scores_of_mean(scores, labels, weights, pairs[:, :, 1], len(folds_of(scorer)))
+        settings = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
+        calibrator = fit_calibrator(decided, labels, weights, **settings)
+        known = calibrator if decided is scores else None
+        score_map, choice = fit_evidence_map(scores, labels, weights, calibrator=known, **settings)
+        tolerance = 0.0 if blocks is None else block_tolerance(score_map.apply(scores), labels, blocks)
+        return RatioModel(
+            scorer=scorer if refitted is None else refitted,
+            calibrator=calibrator,
+            classes_=self.classes_,
+            prior_=prior,
+            holdout_=Holdout.of(calibrator.apply(decided), labels, weights),
+            calibration=method,
+            evidence=Evidence(score_map, scores, None if refitted is None else scorer, tolerance, choice),
+        )
 
     def _check_rows(self, X: Any) -> Any:
         return X

@@ -187,7 +187,8 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
     costs = None if plan.costs is None else CostPolicy(plan.costs)
     rule = DecisionRule(model, costs, class_number(None, model))
     matrix = rule.costs.matrix if rule.costs is not None else 1.0 - np.eye(model.n_classes)
-    n_rows, (log_ratios, views) = len(labels), model.score(X)
+    n_rows, scores = len(labels), model.score(X)
+    log_ratios, evidence = scores.log_ratios, scores.evidence_from(0)
     start = model.prior_
     window = best_window(labels, n_classes=model.n_classes)
     truth = local_priors(labels, n_classes=model.n_classes, window=window)
@@ -199,10 +200,10 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
         SAFE: new_tracker(),
         FAST: new_tracker(lead="fast"),
     }
-    priors = {method: tracker.update_many(log_ratios, views=views) for method, tracker in trackers.items()}
+    priors = {method: tracker.update_many(log_ratios, evidence=evidence) for method, tracker in trackers.items()}
     rng = np.random.default_rng(plan.random_state)
     asked = [np.flatnonzero(rng.random(n_rows) < plan.label_rate) for _ in range(LABEL_DRAWS)]
-    labelled_path = partial(_with_labels, log_ratios, views, labels, rate=plan.label_rate)
+    labelled_path = partial(_with_labels, log_ratios, evidence, labels, rate=plan.label_rate)
     labelled = [labelled_path(new_tracker(), rows, delay=plan.label_delay) for rows in asked]
     priors[LABELLED], came = labelled[0]
     # a delayed label weighs little, and the weights would hardly move: labels without delay show their worth
@@ -249,7 +250,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
 
 def _with_labels(
     log_ratios: FloatArray,
-    views: FloatArray,
+    evidence: FloatArray,
     labels: IntArray,
     tracker: SafeTracker,
     asked: IntArray,
@@ -265,11 +266,11 @@ def _with_labels(
         end = row + delay + 1  # so many rows were decided when its label comes
         if end > len(labels):
             break
-        priors[done:end] = tracker.update_many(log_ratios[done:end], views=views[done:end])
+        priors[done:end] = tracker.update_many(log_ratios[done:end], evidence=evidence[done:end])
         done = end
         tracker.feedback(log_ratios[row], int(labels[row]), propensity=rate, row=row)
         weights.append(list(tracker.expert_weights.values()))
-    priors[done:] = tracker.update_many(log_ratios[done:], views=views[done:])
+    priors[done:] = tracker.update_many(log_ratios[done:], evidence=evidence[done:])
     return priors, np.array(weights)
 
 

@@ -11,7 +11,7 @@ from obil.arrays import BoolArray, FloatArray, IntArray, as_log_ratio_row, as_lo
 from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
 from obil.monitor.monitor_memory import check_memory, update_wealths
-from obil.monitor.reference import MONITOR_TOLERANCE, MonitorReference, fingerprint_of, monitor_reference, place_bets
+from obil.monitor.reference import MonitorReference, fingerprint_of, monitor_reference, place_bets, tolerance_of
 from obil.monitor.score_bins import place_rows
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, as_ratio_model
@@ -33,9 +33,9 @@ class LabelShiftMonitor:
 
     It assumes that rows are independent given their class, among the held-out rows and in the stream.
     *Repeated customers break it*: rows that come in near copies are weaker evidence than they look, and it
-    alarms without cause. It also takes the held-out scores for scores of the deployed model. Where they come
-    from *cross-fitting*, other models made them, and boosted trees fitted again on all rows score new rows
-    more boldly: give a `tolerance` there, or scores of the deployed model on rows it never saw.
+    alarms without cause. It also takes the held-out scores for scores of the deployed model: that is why evidence
+    comes from the model of one fold per row, which scores new rows as it scored its held-out rows. Where folds are
+    blocks of time or groups, that holds only as far as blocks are alike, and the model's `tolerance` allows for it.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class LabelShiftMonitor:
         The chance that the held-out rows mislead.
     tolerance
         How far each class's histogram may differ from the held-out one beyond chance, as a Kullback-Leibler
-        divergence in nats: a shift by d standard deviations is about d^2 / 2. 0 takes held-out scores as
-        exact; 0.02 allows for what cross-fitting does to boosted trees, and for a shift of a fifth.
+        divergence in nats: a shift by d standard deviations is about d^2 / 2. 0 allows for none; 0.02 for a shift
+        of a fifth.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat([0, 1], [2000, 200])
@@ -76,14 +76,17 @@ class LabelShiftMonitor:
 
     @classmethod
     def for_model(
-        cls, model: Any, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = MONITOR_TOLERANCE
+        cls, model: Any, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float | None = None
     ) -> Self:
         """Return a monitor for a stream of a fitted classifier, or of what `obil.load` returns.
 
-        It compares with the model's own held-out rows. Those of cross-fitting need the tolerance.
+        It compares with the model's own held-out rows, and allows the tolerance that the model was fitted with: none,
+        unless folds were blocks of time or groups.
         """
-        settings = {"alpha": alpha, "delta": delta, "tolerance": tolerance}
-        return cls.on(monitor_reference(as_ratio_model(model)).with_settings(settings))
+        fitted = as_ratio_model(model)
+        allowed = tolerance_of(fitted) if tolerance is None else tolerance
+        settings = {"alpha": alpha, "delta": delta, "tolerance": allowed}
+        return cls.on(monitor_reference(fitted).with_settings(settings))
 
     def _take(self, reference: MonitorReference) -> None:
         self._reference = reference
@@ -174,7 +177,8 @@ class LabelShiftMonitor:
 
     def renewed(self, model: RatioModel) -> Self:
         """Return a new monitor with these settings for the streams of another model."""
-        return self.on(monitor_reference(model).with_settings(self._reference.settings))
+        settings = dict(self._reference.settings) | {"tolerance": tolerance_of(model)}
+        return self.on(monitor_reference(model).with_settings(settings))
 
     def difference(self) -> Difference:
         """Return where the last 2,000 rows or so differ from what any prior explains."""

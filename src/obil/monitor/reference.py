@@ -19,7 +19,6 @@ from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import thinned_rows
 
 REFRESH_EVERY = 50  # rows
-MONITOR_TOLERANCE = 0.02  # held-out scores come from models of the folds, which differ from the final one a little
 MONITOR_ROWS = 50_000  # held-out rows of a class: more make a monitor slow to start, and hardly sharper
 WORK_PER_REFRESH = 2_000  # many classes place bets less often, so that a row costs about the same
 
@@ -106,11 +105,16 @@ def fingerprint_of(holdout: Holdout) -> str:
 _REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary()
 
 
+def tolerance_of(model: RatioModel) -> float:
+    """Return how far the histograms of a model's classes may differ from the held-out ones beyond chance."""
+    return 0.0 if model.evidence is None else model.evidence.tolerance
+
+
 def monitor_reference(model: RatioModel) -> MonitorReference:
     """Return the common reference of all streams of a model; computed once, kept as long as the model is."""
     if model not in _REFERENCES:
-        whole = model.holdout_
+        whole = model.evidence_holdout
         rows = thinned_rows(whole.labels, n_classes=model.n_classes, most=MONITOR_ROWS)
         sample = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows])
-        _REFERENCES[model] = MonitorReference.of(sample, tolerance=MONITOR_TOLERANCE)
+        _REFERENCES[model] = MonitorReference.of(sample, tolerance=tolerance_of(model))
     return _REFERENCES[model]

@@ -19,7 +19,8 @@ def batch_invariant_scores(model: RatioModel, X: Any, *, first_row: int) -> Scor
     matrix = model.prepare(X)
     if model.batch_invariant:
         return model.score(matrix)
-    parts = [[np.empty((0, model.n_classes)), np.empty((0, model.n_views, model.n_classes))]]
+    nothing = np.empty((0, model.n_folds, 1 + model.n_views, model.n_classes))
+    parts = [[np.empty((0, model.n_classes)), nothing]]
     for start in range(-(first_row % BLOCK_ROWS), len(matrix), BLOCK_ROWS):
         rows = np.arange(start, start + BLOCK_ROWS)
         is_there = (rows >= 0) & (rows < len(matrix))

@@ -31,6 +31,8 @@ class Decision:
         False after the monitor's alarm; True where nothing is monitored.
     reachable
         False where no threshold meets the policy at this prior: then nothing is alerted.
+    evidence
+        The log ratios that the prior was updated with, (1 + V, K): by one fold's model, then by its views.
 
     >>> from obil import OnlineClassifier, RatioClassifier
     >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
@@ -45,7 +47,8 @@ class Decision:
     prior: FloatArray
     threshold: float | None
     trusted: bool
-    reachable: bool = True
+    reachable: bool
+    evidence: FloatArray
 
     @property
     def posterior(self) -> FloatArray:
@@ -75,6 +78,7 @@ class Decisions(Sequence[Decision]):
     thresholds: FloatArray | None  # (n,)
     reachable: npt.NDArray[np.bool_]  # (n,)
     trusted: npt.NDArray[np.bool_]  # (n,)
+    evidence: FloatArray  # (n, 1 + V, K) what the prior was updated with
 
     @property
     def labels(self) -> npt.NDArray[Any]:
@@ -103,6 +107,7 @@ class Decisions(Sequence[Decision]):
             threshold=None if self.thresholds is None else self.thresholds.item(i),
             trusted=self.trusted.item(i),
             reachable=self.reachable.item(i),
+            evidence=self.evidence[i],
         )
 
     def __iter__(self) -> Iterator[Decision]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from obil.serving.ratio_model import as_ratio_model
-from obil.trackers.calibration_spread import logits_of, widen
+from obil.trackers.calibration_spread import evidence_variance, widen
 from obil.trackers.evidence import PriorEstimate
 from obil.trackers.pass_search import estimate_from_rows
 
@@ -22,8 +22,6 @@ def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
     True
     """
     fitted = as_ratio_model(model)
-    scores = fitted.scores(X)
-    found = estimate_from_rows(fitted.calibrated(scores), level=level)
-    spread = fitted.calibrator.variance_of(lambda moved: logits_of(estimate_from_rows(moved.apply(scores)).prior))
-    interval = widen(found.prior, found.interval, spread, level=level)
+    found = estimate_from_rows(fitted.evidence_rows(X), level=level)
+    interval = widen(found.prior, found.interval, evidence_variance(fitted, found.prior), level=level)
     return PriorEstimate(found.prior, interval, level, found.n_rows, tuple(fitted.classes_.tolist()))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import BoolArray, FloatArray, PriorLike, as_log_ratios
+from obil.arrays import BoolArray, FloatArray, PriorLike, as_evidence, as_log_ratios
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
@@ -25,7 +25,8 @@ from obil.online.state.saved_stream import KIND, STATE_FORMAT, read_stream, refu
 from obil.online.state.stream_record import StreamRecord
 from obil.online.writer_lock import WriterLock
 from obil.policies import CostPolicy, Policy
-from obil.serving.ratio_model import RatioModel, as_ratio_model, labels_to_numbers
+from obil.serving.folds import fold_of_row
+from obil.serving.ratio_model import RatioModel, Scores, as_ratio_model, labels_to_numbers
 from obil.trackers import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker
 from obil.trackers.calibration_spread import with_calibration_spread
 from obil.trackers.tracker import CompiledTracker
@@ -80,7 +81,7 @@ class OnlineClassifier:
     1
     """
 
-    _update: Callable[[FloatArray, FloatArray | None], FloatArray]
+    _update: Callable[[FloatArray, FloatArray], FloatArray]
 
     def __init__(
         self,
@@ -277,24 +278,36 @@ class OnlineClassifier:
         """Decide one row, then update the prior with it."""
         with self._writer:
             scores = self._model.score(one_row(x, self._model))
-            return self._decide_row(scores.log_ratios[0], scores.views[0] if self._n_views else None, id)
+            evidence = scores.evidence[0, fold_of_row(self._rows, scores.evidence.shape[1])]
+            return self._decide_row(scores.log_ratios[0], evidence, id)
 
     def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None) -> Decisions:
         """Decide rows in order, each at the prior from before it."""
         with self._writer:
-            scores = self._model.score(X)
-            return self._decide_rows(scores.log_ratios, scores.views if self._n_views else None, ids)
+            return self._decide_scores(self._model.score(X), ids)
+
+    def decide_scores(self, scores: Scores, *, ids: Sequence[Any] | None = None) -> Decisions:
+        """Decide rows that the model scored already: `model.score(X)` may run elsewhere, before it is their turn.
+
+        The evidence of a row is that of one fold, chosen by the row's number in this stream.
+        """
+        with self._writer:
+            return self._decide_scores(scores, ids)
 
     def decide_log_ratios(
-        self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None, ids: Sequence[Any] | None = None
+        self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None, ids: Sequence[Any] | None = None
     ) -> Decisions:
         """Decide rows whose log ratios, (n, K), are known already: a replay, or scores made elsewhere.
 
-        `views` are those of the model, (n, V, K), from `Scores.views`; without them these rows have none.
+        `evidence`, (n, 1 + V, K), is what the prior is read from: `Decisions.evidence` of the rows when they were
+        decided first. Without it, log ratios are evidence too, and there are no views.
         """
         with self._writer:
             ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
-            return self._decide_rows(ratios, None if views is None else np.asarray(views, dtype=np.float64), ids)
+            if evidence is None:
+                return self._decide_rows(ratios, ratios[:, None], ids)
+            n_rows, n_classes = ratios.shape
+            return self._decide_rows(ratios, as_evidence(evidence, n_rows=n_rows, n_classes=n_classes), ids)
 
     def feedback(self, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002  # the name users know
         """Learn the true label of a decision, one of `classes_`; return whether the decision is known.
@@ -399,52 +412,56 @@ class OnlineClassifier:
         if isinstance(tracker, CompiledTracker):
             self._update = tracker.update_checked  # log ratios of a model are checked when they are made
         else:
-            self._update = lambda ratios, views: tracker.update(ratios, views=views)
+            self._update = lambda ratios, evidence: tracker.update(ratios, evidence=evidence)
 
-    def _decide_row(self, ratios: FloatArray, views: FloatArray | None, given_id: Any) -> Decision:
+    def _decide_row(self, ratios: FloatArray, evidence: FloatArray, given_id: Any) -> Decision:
         """Decide one row: what `_decide_rows` does, without the arrays."""
         row = self._rows
         name = row if given_id is None else as_id(given_id)
-        prior = self._update(ratios, views)  # the prior from before the row: it must not influence its own threshold
+        prior = self._update(ratios, evidence)  # the prior from before the row: it must not influence its own threshold
         number, threshold, reachable = self._rule.decide_one(ratios, prior)
-        trusted, evidence = True, None
+        trusted, log_evidence = True, None
         if self._monitor is not None:
             trusted = self._monitor.trusted
-            self._monitor.update_checked(ratios)
-            evidence = self._monitor.log_evidence
+            self._monitor.update_checked(evidence[0])
+            log_evidence = self._monitor.log_evidence
         self._rows += 1
         alert = number == self._positive
-        self._record.add_one(ratios, prior, threshold, alert, log_evidence=evidence)
+        self._record.add_one(ratios, prior, threshold, alert, log_evidence=log_evidence)
         if self._ledger.horizon:
             left = self._ledger.remember_one(row, name, ratios, alert)
             if left is not None:
                 self._learn(left)
-        return Decision(name, self._rule.labels[number], ratios, prior, threshold, trusted, reachable)
+        return Decision(name, self._rule.labels[number], ratios, prior, threshold, trusted, reachable, evidence)
 
-    def _decide_rows(self, ratios: FloatArray, views: FloatArray | None, ids: Sequence[Any] | None) -> Decisions:
+    def _decide_scores(self, scores: Scores, ids: Sequence[Any] | None) -> Decisions:
+        return self._decide_rows(scores.log_ratios, scores.evidence_from(self._rows), ids)
+
+    def _decide_rows(self, ratios: FloatArray, evidence: FloatArray, ids: Sequence[Any] | None) -> Decisions:
         names = range(self._rows, self._rows + len(ratios)) if ids is None else as_ids(ids)
         if len(names) != len(ratios):
             raise InvalidInputError(f"ids must name every row ({len(ratios)}), got {len(names)}")
-        wanted = (len(ratios), self._n_views, self._model.n_classes)
-        if self._n_views and views is not None and (views.shape != wanted or not np.isfinite(views).all()):
-            raise InvalidInputError(f"views must be finite log ratios of shape {wanted}, got {views.shape}")
+        if self._n_views and evidence.shape[1] not in (1, 1 + self._n_views):
+            raise InvalidInputError(
+                f"evidence must be of the tracker's {self._n_views} views, got {evidence.shape[1] - 1} of them"
+            )
         # each row may bring a label for an older one before the next is decided; and one row alone is quicker so
         if self._ledger.unlabeled_as is not None or len(ratios) == 1:
-            return self._one_by_one(ratios, views, names)
+            return self._one_by_one(ratios, evidence, names)
         first = self._rows
-        priors = self._tracker.update_many(ratios, views=views)  # the prior from before each row
+        priors = self._tracker.update_many(ratios, evidence=evidence)  # the prior from before each row
         ruling = self._rule.decide(ratios, priors)
-        trusted, evidence = update_monitor(self._monitor, ratios, self._record.history.ends(len(ratios)))
+        ends = self._record.history.ends(len(ratios))
+        trusted, log_evidence = update_monitor(self._monitor, evidence[:, 0], ends)
         self._rows += len(ratios)
-        decisions = self._decisions(names, ratios, priors, ruling, trusted)
-        self._record.add(decisions, log_evidence=evidence)
+        decisions = self._decisions(names, ratios, evidence, priors, ruling, trusted)
+        self._record.add(decisions, log_evidence=log_evidence)
         if self._ledger.horizon:
             self._ledger.remember(first, names, ratios, decisions.alerts)
         return decisions
 
-    def _one_by_one(self, ratios: FloatArray, views: FloatArray | None, names: Sequence[Any]) -> Decisions:
-        each_views = [None] * len(ratios) if views is None else views
-        decided = [self._decide_row(*row) for row in zip(ratios, each_views, names, strict=True)]
+    def _one_by_one(self, ratios: FloatArray, evidence: FloatArray, names: Sequence[Any]) -> Decisions:
+        decided = [self._decide_row(*row) for row in zip(ratios, evidence, names, strict=True)]
         priors = np.array([one.prior for one in decided]).reshape(ratios.shape)
         numbers = np.array([self._rule.labels.index(one.label) for one in decided], dtype=np.int64)
         thresholds = None if self._rule.bound is None else np.array([one.threshold for one in decided], dtype=float)
@@ -452,13 +469,19 @@ class OnlineClassifier:
             np.array([getattr(one, name) for one in decided], dtype=bool) for name in ("reachable", "trusted")
         )
         ruling = Ruling(numbers, posteriors_at(ratios, priors), thresholds, reachable)
-        return self._decisions(names, ratios, priors, ruling, trusted)
+        return self._decisions(names, ratios, evidence, priors, ruling, trusted)
 
     def _decisions(
-        self, names: Sequence[Any], ratios: FloatArray, priors: FloatArray, ruling: Ruling, trusted: BoolArray
+        self,
+        names: Sequence[Any],
+        ratios: FloatArray,
+        evidence: FloatArray,
+        priors: FloatArray,
+        ruling: Ruling,
+        trusted: BoolArray,
     ) -> Decisions:
-        known = {"ids": names, "log_ratios": ratios, "priors": priors, "trusted": trusted, **ruling._asdict()}
-        return Decisions(classes=self.classes_, positive=self._positive, **known)
+        known = {"ids": names, "log_ratios": ratios, "evidence": evidence, "priors": priors, "trusted": trusted}
+        return Decisions(classes=self.classes_, positive=self._positive, **known, **ruling._asdict())
 
     def _learn(self, known: LabelledRow) -> None:
         """Pass a label on to those who can use it."""

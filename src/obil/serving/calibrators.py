@@ -10,17 +10,21 @@ from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 
 
-@runtime_checkable
-class Calibrator(Protocol):
-    """A monotone map from raw scores to log ratios that knows how uncertain it is."""
+class AppliesMap(Protocol):
+    """Anything that maps raw scores to log ratios."""
 
     def apply(self, scores: FloatArray) -> FloatArray:
-        """Return calibrated log ratios, (n, K), of raw scores (n, K) whose column 0 is 0."""
+        """Return log ratios, (n, K), of raw scores (n, K) whose column 0 is 0."""
 
-    def invert(self, log_ratios: FloatArray) -> FloatArray:
-        """Return the raw scores that `apply` maps to these log ratios, (n, K)."""
 
-    def variance_of(self, quantity: Callable[["Calibrator"], FloatArray]) -> FloatArray:
+Quantity: TypeAlias = Callable[[AppliesMap], FloatArray]
+
+
+@runtime_checkable
+class ScoreMap(AppliesMap, Protocol):
+    """A map from raw scores to log ratios that knows how uncertain it is."""
+
+    def variance_of(self, quantity: Quantity) -> FloatArray:
         """Return the variance that this map's own uncertainty gives to a quantity computed with it."""
 
     @property
@@ -28,7 +32,12 @@ class Calibrator(Protocol):
         """The number of classes, K."""
 
 
-Quantity: TypeAlias = Callable[[Calibrator], FloatArray]
+@runtime_checkable
+class Calibrator(ScoreMap, Protocol):
+    """A monotone map, which can be inverted: what decisions are calibrated by."""
+
+    def invert(self, log_ratios: FloatArray) -> FloatArray:
+        """Return the raw scores that `apply` maps to these log ratios, (n, K)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from obil.serving.folds import FoldScorer
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ def describe_model(model: "RatioModel") -> str:
     names, width = model.feature_names, model.scorer.n_features
     lines = {
         "scores": describe_scorer(model.scorer),
+        "evidence": "the scores that decide" if model.evidence is None else _described_evidence(model),
         "classes": f"{prior} (training prior)",
         "features": _listed(names) if names is not None else "any" if width is None else f"{width}, without names",
         "calibration": f"{model.calibration}, on {len(model.holdout_.labels):,} held-out rows",
@@ -32,10 +34,17 @@ def describe_scorer(scorer: Scorer) -> str:
         return f"{type(scorer.estimator).__name__}, wrapped: its own library serves it, because {scorer.reason}"
     if isinstance(scorer, ColumnScorer):
         return f"a {scorer.link} that another system computed"
+    if isinstance(scorer, FoldScorer):
+        return f"the mean of {len(scorer.folds)} folds: {'; '.join(sorted(set(map(describe_scorer, scorer.folds))))}"
     if members := getattr(scorer, "members", ()):  # of an ensemble
         return f"an ensemble of {len(members)}: {'; '.join(sorted(set(map(describe_scorer, members))))}"
     summary = getattr(scorer, "summary", None)
     return f"{type(scorer).__name__ if summary is None else summary()}, frozen into arrays"
+
+
+def _described_evidence(model: "RatioModel") -> str:
+    of_fold = "one fold per row, " if model.n_folds > 1 else ""
+    return of_fold + ("" if model.evidence is None else model.evidence.choice)
 
 
 def _listed(names: tuple[str, ...]) -> str:

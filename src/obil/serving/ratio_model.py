@@ -11,8 +11,9 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
-from obil.serving.calibrators import Calibrator
+from obil.serving.calibrators import Calibrator, ScoreMap
 from obil.serving.columns import Column, ColumnEncoder, column_names, column_values, is_table, require_columns
+from obil.serving.folds import fold_scores, folds_of, folds_of_rows, mean_of_folds
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
@@ -20,17 +21,38 @@ from obil.serving.tracker_advice import TrackerAdvice
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What the prior is read from: scores distributed as on the held-out rows, and their map to log ratios."""
+
+    calibrator: ScoreMap
+    scores: FloatArray  # (n, K) raw and out-of-fold, of the model's held-out rows
+    scorer: Scorer | None = None  # the models of the folds; None where they are what decides
+    tolerance: float = 0.0  # how far histograms of the folds differ beyond chance, for the monitor
+    choice: str = "calibrated"  # which map was chosen, and by what figures
+
+    @property
+    def holdout(self) -> FloatArray:
+        """The log ratios of the held-out rows, (n, K)."""
+        return self.calibrator.apply(self.scores)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A member that sees only some of the features: other log ratios of the same rows."""
+    """A member that sees only some of the features: other evidence from the same rows."""
 
     features: tuple[int, ...]
     scorer: Scorer
-    calibrator: Calibrator
-    holdout: FloatArray  # (n, K) its out-of-fold log ratios of the model's held-out rows
+    calibrator: ScoreMap
+    scores: FloatArray  # (n, K) its raw, out-of-fold scores of the model's held-out rows
+
+    @property
+    def holdout(self) -> FloatArray:
+        """The log ratios of the held-out rows, (n, K)."""
+        return self.calibrator.apply(self.scores)
 
 
 class Scores(NamedTuple):
-    """The log ratios of rows.
+    """The log ratios of rows: what decides, and what the prior is read from.
 
     >>> from obil import RatioClassifier
     >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10).model_
@@ -39,7 +61,12 @@ class Scores(NamedTuple):
     """
 
     log_ratios: FloatArray  # (n, K) calibrated
-    views: FloatArray  # (n, V, K) the same rows seen by each view; V is 0 where the model was fitted without views
+    evidence: FloatArray  # (n, F, 1 + V, K) by the model of each fold: all features first, then each view
+
+    def evidence_from(self, first_row: int) -> FloatArray:
+        """Return the evidence of a stream's rows from `first_row` on, by one fold per row, (n, 1 + V, K)."""
+        n_rows, n_folds = self.evidence.shape[:2]
+        return self.evidence[np.arange(n_rows), folds_of_rows(first_row, n_rows, n_folds)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -62,6 +89,7 @@ class RatioModel:
     view_members: tuple[View, ...] = ()
     calibration: str = "affine"  # the name of the calibrator's kind
     advice: TrackerAdvice | None = None  # what a backtest found a tracker should start with
+    evidence: Evidence | None = None  # None: what decides is distributed as on the held-out rows, and is evidence too
 
     @property
     def n_classes(self) -> int:
@@ -76,8 +104,15 @@ class RatioModel:
             raise InvalidInputError(f"the prior must be of {self.n_classes} classes, got the shape {self.prior_.shape}")
         as_prior(self.prior_)
         parts: dict[str, Any] = {"held-out rows": self.holdout_, "calibrator": self.calibrator, "scorer": self.scorer}
-        for place, view in enumerate(self.view_members):
-            parts |= {f"calibrator of view {place}": view.calibrator, f"scorer of view {place}": view.scorer}
+        sources: list[tuple[str, Evidence | View]] = [] if self.evidence is None else [("the evidence", self.evidence)]
+        sources += [(f"view {place}", view) for place, view in enumerate(self.view_members)]
+        for name, source in sources:
+            parts |= {f"calibrator of {name}": source.calibrator}
+            parts |= {} if source.scorer is None else {f"scorer of {name}": source.scorer}
+            if source.scores.shape != self.holdout_.log_ratios.shape or not np.isfinite(source.scores).all():
+                raise InvalidInputError(f"the held-out scores of {name} must be those of the model's held-out rows")
+            if source.scorer is not None and len(folds_of(source.scorer)) != self.n_folds:
+                raise InvalidInputError(f"{name} must have the model's {self.n_folds} folds")
         for name, part in parts.items():
             if part.n_classes != self.n_classes:
                 raise InvalidInputError(f"the {name} must be of {self.n_classes} classes, got {part.n_classes}")
@@ -105,10 +140,34 @@ class RatioModel:
         return len(self.view_members)
 
     @property
+    def n_folds(self) -> int:
+        """How many models of folds give evidence, F; one of them for each row of a stream."""
+        return len(folds_of(self._evidence_scorer))
+
+    @property
+    def _evidence_scorer(self) -> Scorer:
+        return self.scorer if self.evidence is None or self.evidence.scorer is None else self.evidence.scorer
+
+    @property
     def batch_invariant(self) -> bool:
         """Whether the scores of a row have the same bits whichever rows are scored together with it."""
-        scorers = [self.scorer, *(view.scorer for view in self.view_members)]
+        scorers = [self.scorer, self._evidence_scorer, *(view.scorer for view in self.view_members)]
         return all(getattr(scorer, "batch_invariant", False) for scorer in scorers)
+
+    @property
+    def evidence_holdout(self) -> Holdout:
+        """The held-out rows with the log ratios that the prior is read from."""
+        if self.evidence is None:
+            return self.holdout_
+        return Holdout(self.evidence.holdout, self.holdout_.labels, self.holdout_.weights)
+
+    @property
+    def evidence_maps(self) -> tuple[tuple[ScoreMap, FloatArray], ...]:
+        """The maps that give evidence, the model's own and those of its views, each with raw held-out scores (n, K)."""
+        own = (self.calibrator, self.calibrator.invert(self.holdout_.log_ratios))
+        if self.evidence is not None:
+            own = (self.evidence.calibrator, self.evidence.scores)
+        return own, *((view.calibrator, view.scores) for view in self.view_members)
 
     @property
     def scores_probabilities(self) -> bool:
@@ -116,16 +175,34 @@ class RatioModel:
 
         Their scale is known, so a calibrator keeps its slope near 1.
         """
-        return isinstance(self.scorer, EstimatorScorer | ColumnScorer) and self.scorer.link == PROBABILITY
+        return all(
+            isinstance(fold, EstimatorScorer | ColumnScorer) and fold.link == PROBABILITY
+            for fold in folds_of(self.scorer)
+        )
 
     def score(self, X: Any) -> Scores:
-        """Return the log ratios of rows by the model and by its views; rows are encoded once."""
+        """Return the log ratios of rows that decide, and the evidence by each fold; rows are encoded once."""
         matrix = self.prepare(X)
-        views = [
-            view.calibrator.apply(view.scorer.scores(columns_of(matrix, view.features))) for view in self.view_members
-        ]
-        log_ratios = self.calibrated(self.scorer.scores(matrix))
-        return Scores(log_ratios, np.stack(views, axis=1) if views else np.empty((len(log_ratios), 0, self.n_classes)))
+        raw = fold_scores(self._evidence_scorer, matrix)  # (n, F, K)
+        if self._evidence_scorer is self.scorer:
+            log_ratios = self.calibrated(mean_of_folds(raw))
+        else:
+            log_ratios = self.calibrated(self.scorer.scores(matrix))
+        n_rows, n_folds, n_classes = raw.shape
+        evidence = np.empty((n_rows, n_folds, 1 + self.n_views, n_classes))
+        if self.evidence is None and n_folds == 1:
+            evidence[:, 0, 0] = log_ratios
+        else:
+            own = self.calibrator if self.evidence is None else self.evidence.calibrator
+            evidence[:, :, 0] = own.apply(raw.reshape(-1, n_classes)).reshape(raw.shape)
+        for place, view in enumerate(self.view_members, start=1):
+            seen = fold_scores(view.scorer, columns_of(matrix, view.features)).reshape(-1, n_classes)
+            evidence[:, :, place] = view.calibrator.apply(seen).reshape(raw.shape)
+        return Scores(log_ratios, evidence)
+
+    def evidence_rows(self, X: Any) -> FloatArray:
+        """Return the log ratios that the prior of a batch is read from, by the model of each fold, (n, F, K)."""
+        return replace(self, view_members=()).score(X).evidence[:, :, 0]
 
     def log_ratios(self, X: Any) -> FloatArray:
         """Return calibrated log ratios of rows, (n, K)."""
@@ -154,7 +231,13 @@ class RatioModel:
     def recalibrated(self, calibrator: Calibrator, holdout: Holdout, *, calibration: str) -> "RatioModel":
         """Return the same model with another calibrator, of the kind named, and the rows that vouch for it."""
         return replace(
-            self, calibrator=calibrator, holdout_=holdout, view_members=(), calibration=calibration, advice=None
+            self,
+            calibrator=calibrator,
+            holdout_=holdout,
+            view_members=(),
+            calibration=calibration,
+            advice=None,
+            evidence=None,
         )
 
     def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":

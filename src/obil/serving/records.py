@@ -31,8 +31,11 @@ _KINDS = {
     "onnx": "onnx_scorer.OnnxScorer",
     "estimator": "scorers.EstimatorScorer",
     "column": "scorers.ColumnScorer",
+    "folds": "folds.FoldScorer",
     "linear": "calibrators.LinearCalibrator",
     "monotone": "calibrators.MonotoneCalibrator",
+    "bins": "binned_calibrator.BinnedCalibrator",
+    "mixed": "binned_calibrator.MixedCalibrator",
 }
 _KIND_OF = {f"obil.serving.{home}": kind for kind, home in _KINDS.items()}
 

@@ -20,7 +20,7 @@ from obil.online.state.checkpoint import sync_folder
 from obil.policies import Policy
 from obil.serving.ratio_model import RatioModel
 from obil.spark.batch_bank import BatchBank
-from obil.spark.columns import require_free
+from obil.spark.columns import feature_columns, model_input, numbered_features, require_free
 from obil.spark.evidence import EVIDENCE, binary_evidence, total_evidence
 from obil.spark.scoring import score
 from obil.spark.shipped_model import ShippedModel
@@ -124,13 +124,26 @@ class BatchFollower:
         try:
             self._write(decided, batch_id)
             if not repeated:
-                evidence = binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
+                evidence = self._evidence(batch, decided)
                 self.bank.update(total_evidence(row[EVIDENCE] for row in evidence.collect()))
                 self._after = AfterBatch(query, batch_id, prior, self.bank)
             if self._after is not None:  # also for a repeated batch: its file may not have been written
                 write_after(self._path, self._after)
         finally:
             decided.unpersist()
+
+    def _evidence(self, batch: DataFrame, decided: DataFrame) -> DataFrame:
+        """Return the evidence of a batch in parts that add up: the decided log ratios, or those of the folds."""
+        if self.model.evidence is None and self.model.n_folds == 1:
+            return binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
+        names = feature_columns(batch, self.model, self._settings["features"])
+        broadcast = self._shipped.broadcast(batch.sparkSession.sparkContext)
+
+        def of_rows(rows: Any) -> FloatArray:
+            model = broadcast.value.load()
+            return model.evidence_rows(model_input(rows, names, model))
+
+        return binary_evidence(batch.select(*numbered_features(names)), [], of_rows)
 
 
 def _ratios_of_column(table: Any) -> FloatArray:

@@ -13,14 +13,14 @@ from obil.errors import InvalidStateError
 from obil.online.decision import Decisions
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.packed_state import pack_state, unpack_state
-from obil.serving.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel, Scores
 from obil.spark.columns import class_values, from_binary, vector_values
 from obil.spark.shipped_model import ShippedModel
 
 STREAM = "stream"  # one state variable: one read and one write per key
 STATE = "model string, data binary, pending binary"
 TIME, ID, LABEL, PROPENSITY = "obil_time", "obil_id", "obil_label", "obil_propensity"
-RATIOS, VIEWS = "obil_ratios", "obil_views"
+RATIOS, EVIDENCE = "obil_ratios", "obil_evidence"
 DECIDED = ("log_ratio", "prior", "posterior", "threshold", "decision", "trusted")
 LABELS = "labels"  # the part of a state that grows with the decisions that wait for labels
 FINGERPRINT = 16  # characters of a model's fingerprint that a key keeps
@@ -31,7 +31,7 @@ class RowLayout:
     """Which of the optional columns a query has."""
 
     n_classes: int
-    n_views: int
+    evidence: tuple[int, int] | None  # folds, and 1 + views; None where log ratios are the evidence
     has_ids: bool
     has_labels: bool
     has_propensities: bool
@@ -136,13 +136,12 @@ def decided_rows(online: OnlineClassifier, table: Any, layout: RowLayout) -> Ite
         if is_label[rows[0]]:
             _feed_back(online, table.iloc[rows], layout)
         else:
-            part = table[RATIOS].to_numpy()[rows]
-            views = table[VIEWS].to_numpy()[rows] if layout.n_views else None
-            decisions = online.decide_log_ratios(
-                from_binary(part, layout.n_classes),
-                views=None if views is None else from_binary(views, layout.n_views, layout.n_classes),
-                ids=None if ids is None else ids[rows].tolist(),
-            )
+            ratios = from_binary(table[RATIOS].to_numpy()[rows], layout.n_classes)
+            evidence = ratios[:, None, None]
+            if layout.evidence is not None:
+                evidence = from_binary(table[EVIDENCE].to_numpy()[rows], *layout.evidence, layout.n_classes)
+            names = None if ids is None else ids[rows].tolist()
+            decisions = online.decide_scores(Scores(ratios, evidence), ids=names)
             yield {TIME: times[rows], ID: list(decisions.ids), **decided_columns(decisions)}
 
 
@@ -163,7 +162,7 @@ def _content(table: Any, layout: RowLayout) -> list[Any]:
     """Return what else orders lines, so that a repeated Spark task decides them as before."""
     labels = [np.array([str(label) for label in table[LABEL]], dtype=object)] if layout.has_labels else []
     propensities = [table[PROPENSITY].to_numpy(dtype=np.float64)] if layout.has_propensities else []
-    columns = [RATIOS, *([VIEWS] if layout.n_views else [])]
+    columns = [RATIOS, *([] if layout.evidence is None else [EVIDENCE])]
     return [*propensities, *labels, *(np.array([v or b"" for v in table[name]], dtype=object) for name in columns)]
 
 

@@ -19,12 +19,12 @@ from obil.serving.ratio_model import RatioModel
 from obil.spark import columns
 from obil.spark.key_processor import (
     DECIDED,
+    EVIDENCE,
     ID,
     LABEL,
     PROPENSITY,
     RATIOS,
     TIME,
-    VIEWS,
     KeyProcessor,
     RowLayout,
     packed,
@@ -117,9 +117,11 @@ def stream(
     settings: dict[str, Any] = {"costs": costs, "policy": policy, "tracker": tracker, "prior": prior}
     settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "unlabeled_as": unlabeled_as}
     online = OnlineClassifier(fitted, **settings)
+    n_views = int(getattr(online.tracker, "n_views", 0))
+    plain = fitted.evidence is None and fitted.n_folds == 1 and not n_views
     layout = RowLayout(
         n_classes=fitted.n_classes,
-        n_views=int(getattr(online.tracker, "n_views", 0)),
+        evidence=None if plain else (fitted.n_folds, 1 + n_views),
         has_ids=id is not None,
         has_labels=label is not None,
         has_propensities=propensity is not None,
@@ -152,7 +154,7 @@ def _scored(
     """Score rows before the shuffle by key: in large batches, and only log ratios are sent."""
     broadcast = shipped.broadcast(inputs.sparkSession.sparkContext)
     kept = [field for field in inputs.schema.fields if not field.name.startswith(columns.FEATURE)]
-    extra = [RATIOS, *([VIEWS] if layout.n_views else [])]
+    extra = [RATIOS, *([] if layout.evidence is None else [EVIDENCE])]
 
     def scored(tables: Iterator[Any]) -> Iterator[Any]:
         model: RatioModel = broadcast.value.load()
@@ -167,8 +169,9 @@ def _scored(
             if to_score.any():
                 scores = model.score(columns.model_input(table[to_score], names, model))
                 found.loc[to_score, RATIOS] = _objects(columns.as_binary(scores.log_ratios))
-                if layout.n_views:
-                    found.loc[to_score, VIEWS] = _objects(columns.as_binary(scores.views))
+                if layout.evidence is not None:
+                    evidence = scores.evidence[:, :, : layout.evidence[1]]
+                    found.loc[to_score, EVIDENCE] = _objects(columns.as_binary(evidence))
             yield found
 
     return inputs.mapInPandas(scored, T.StructType([*kept, *(T.StructField(name, T.BinaryType()) for name in extra)]))

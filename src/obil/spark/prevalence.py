@@ -31,7 +31,7 @@ from obil.spark.evidence import (
 )
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
-from obil.trackers.calibration_spread import calibration_variance, logits_of, widen
+from obil.trackers.calibration_spread import evidence_variance, logits_of, widen
 from obil.trackers.evidence import PriorEstimate
 from obil.trackers.pass_search import PassSearch
 from obil.trackers.passes import PassEvidence
@@ -96,7 +96,7 @@ def estimate_prior(
 
     def log_ratios(rows: Any) -> FloatArray:
         model = broadcast.value.load()
-        return model.log_ratios(columns.model_input(rows, names, model))
+        return model.evidence_rows(columns.model_input(rows, names, model))
 
     evidence = binary_evidence(table, keys, log_ratios)
     if not by:
@@ -147,7 +147,7 @@ def _estimate_many_classes(
 def start_from_posteriors(model: RatioModel, mean_posteriors: npt.ArrayLike) -> FloatArray:
     """Return where the search starts: the mean posterior at the training prior, corrected by soft BBSE."""
     start = np.asarray(mean_posteriors, dtype=np.float64)
-    holdout = model.holdout_
+    holdout = model.evidence_holdout
     try:
         confusion = confusion_of_predictions(holdout.log_ratios, holdout.labels, prior=model.prior_, soft=True)
         start = inverse_of_confusion(confusion, n_classes=start.size) @ start
@@ -165,7 +165,7 @@ def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, keys: list[str], na
         for rows in tables:
             if len(rows):
                 kept = rows[keys].copy()
-                kept[EVIDENCE] = columns.as_binary(model.log_ratios(columns.model_input(rows, names, model)))
+                kept[EVIDENCE] = columns.as_binary(model.evidence_rows(columns.model_input(rows, names, model)))
                 yield kept
 
     return table.mapInPandas(scored, evidence_schema(keys))
@@ -175,20 +175,22 @@ def _one_pass(
     ratios: DataFrame, keys: list[str], model: RatioModel, *, at: Mapping[Group, FloatArray] | None
 ) -> dict[Group, PassEvidence]:
     """Return each group's evidence at its prior; without priors, its summed posteriors, in `gradient`."""
-    n_classes, training = model.n_classes, model.prior_
+    n_classes, n_folds, training = model.n_classes, model.n_folds, model.prior_
     broadcast = ratios.sparkSession.sparkContext.broadcast(at)
 
     def evidence_of(rows: FloatArray, group: Group) -> PassEvidence:
+        n_rows, rows = len(rows), rows.reshape(-1, n_classes)  # the folds' log-likelihoods are averaged
         if broadcast.value is not None:
-            return PassEvidence.of(rows, broadcast.value[group])
-        sums = posterior(rows, training).sum(axis=0)
-        return PassEvidence(training, float(len(rows)), 0.0, sums, np.zeros((n_classes, n_classes)))
+            weights = np.full(len(rows), n_rows / max(len(rows), 1))
+            return PassEvidence.of(rows, broadcast.value[group], weights=weights)
+        sums = posterior(rows, training).sum(axis=0) / n_folds
+        return PassEvidence(training, float(n_rows), 0.0, sums, np.zeros((n_classes, n_classes)))
 
     def gathered(tables: Iterator[Any]) -> Iterator[Any]:
         found = evidence_by_group(
             tables,
             keys,
-            lambda rows: columns.from_binary(rows[EVIDENCE], n_classes),
+            lambda rows: columns.from_binary(rows[EVIDENCE], n_folds, n_classes),
             evidence_of,
             wanted=broadcast.value,
         )
@@ -232,7 +234,7 @@ def _result_values(found: PriorEstimate) -> list[Any]:
 
 def _with_calibration(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
     """Return an estimate whose interval covers the uncertainty of the calibration map as well."""
-    return _widened(found, calibration_variance(model.calibrator, model.holdout_, found.prior))
+    return _widened(found, evidence_variance(model, found.prior))
 
 
 def _with_cached_calibration(shipped: ShippedModel, found: PriorEstimate) -> PriorEstimate:
@@ -249,4 +251,4 @@ def _widened(found: PriorEstimate, variance: FloatArray) -> PriorEstimate:
 @lru_cache(maxsize=4_096)
 def _variance_at(shipped: ShippedModel, logits: tuple[float, ...]) -> FloatArray:
     prior, model = np.asarray(expit(logits)), shipped.load()
-    return calibration_variance(model.calibrator, model.holdout_, prior / prior.sum())
+    return evidence_variance(model, prior / prior.sum())

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from obil.arrays import FloatArray, IntArray
-from obil.serving.calibrators import Calibrator
+from obil.serving.calibrators import AppliesMap, ScoreMap
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.pass_search import estimate_by_passes
@@ -14,32 +14,43 @@ MOST_ROWS = 200_000  # held-out rows of one class: at rare priors the tail of th
 SMALLEST, LARGEST = 1e-9, 1.0 - 1e-9
 
 
-def calibration_variance(calibrator: Calibrator, holdout: Holdout, prior: FloatArray) -> FloatArray:
-    """Return the variance that the calibrator's uncertainty gives to the logit of each class's prior, (K,).
+def map_variance(
+    score_map: ScoreMap, scores: FloatArray, labels: IntArray, weights: FloatArray, prior: FloatArray
+) -> FloatArray:
+    """Return the variance that a map's own uncertainty gives to the logit of each class's prior, (K,).
 
-    The held-out rows, weighted to `prior`, stand for the stream: on them the prior is estimated again with
-    the calibrator moved within its own uncertainty.
+    Held-out rows with raw `scores` (n, K), weighted to `prior`, stand for the stream: on them the prior is estimated
+    again with the map moved within its uncertainty.
     """
-    rows = thinned_rows(holdout.labels, n_classes=holdout.n_classes)  # weights_at restores the class prior
-    part = Holdout(holdout.log_ratios[rows], holdout.labels[rows], holdout.weights[rows])
-    weights = part.weights_at(prior) * len(rows)
-    scores = calibrator.invert(part.log_ratios)
+    rows = thinned_rows(labels, n_classes=prior.size)  # weights_at restores the class prior
+    ratios = score_map.apply(scores[rows])
+    at_prior = Holdout(ratios, labels[rows], weights[rows]).weights_at(prior) * len(rows)
+    distinct, first, which = np.unique(ratios, axis=0, return_index=True, return_inverse=True)
+    part = scores[rows]
+    if 4 * len(distinct) < len(part):  # bins: rows of one bin count together
+        part, at_prior = part[first], np.bincount(which.ravel(), weights=at_prior)
 
-    def estimated(moved: Calibrator) -> FloatArray:
-        ratios = moved.apply(scores)
-        found = estimate_by_passes(lambda at: PassEvidence.of(ratios, at, weights=weights), prior)
+    def estimated(moved: AppliesMap) -> FloatArray:
+        ratios = moved.apply(part)
+        found = estimate_by_passes(lambda at: PassEvidence.of(ratios, at, weights=at_prior), prior)
         return logits_of(found.prior)
 
-    return calibrator.variance_of(estimated)
+    return score_map.variance_of(estimated)
+
+
+def evidence_variance(model: RatioModel, prior: FloatArray) -> FloatArray:
+    """Return the variance that the uncertainty of a model's evidence gives to the logit of each class's prior, (K,)."""
+    score_map, scores = model.evidence_maps[0]
+    return map_variance(score_map, scores, model.holdout_.labels, model.holdout_.weights, prior)
 
 
 def with_calibration_spread(
     interval: FloatArray | None, model: RatioModel, prior: FloatArray, level: float
 ) -> FloatArray | None:
-    """Return a tracker's interval, (K, 2), with the calibrator's own uncertainty in it."""
+    """Return a tracker's interval, (K, 2), with the uncertainty of the map that evidence is read by in it."""
     if interval is None:
         return None
-    return widen(prior, interval, calibration_variance(model.calibrator, model.holdout_, prior), level=level)
+    return widen(prior, interval, evidence_variance(model, prior), level=level)
 
 
 def thinned_rows(labels: IntArray, *, n_classes: int, most: int | None = None) -> IntArray:

@@ -11,7 +11,7 @@ from numpy.polynomial import Chebyshev
 from numpy.polynomial.chebyshev import chebpts1, chebvander
 from scipy.special import chdtri, expit
 
-from obil.arrays import FloatArray, as_log_ratios, require_in
+from obil.arrays import FloatArray, as_floats, as_log_ratios, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
 from obil.readable import Table, as_html, as_text
@@ -83,11 +83,11 @@ class BinaryEvidence:
 
     @classmethod
     def of(cls, log_ratios: npt.ArrayLike) -> "BinaryEvidence":
-        """Return the evidence of rows of log ratios, (n, 2)."""
-        rows = as_log_ratios(log_ratios, n_classes=2) if np.size(log_ratios) else np.empty((0, 2))
+        """Return the evidence of rows of log ratios, (n, 2), or by each of F folds, (n, F, 2): their mean."""
+        rows, n_folds = by_folds(log_ratios, n_classes=2)
         totals = np.zeros(N_NODES)
         _add_log_likelihoods(rows, _nodes()[1], totals)
-        return cls(len(rows), totals)
+        return cls(len(rows) // n_folds, totals / n_folds)
 
     def __add__(self, other: "BinaryEvidence") -> "BinaryEvidence":
         if not isinstance(other, BinaryEvidence):
@@ -121,6 +121,19 @@ class BinaryEvidence:
         positive, lower, upper = expit(np.array([peak, low, high])).tolist()
         interval = np.array([[1.0 - upper, 1.0 - lower], [lower, upper]])
         return PriorEstimate(np.array([1.0 - positive, positive]), interval, level, self.n_rows)
+
+
+def by_folds(log_ratios: npt.ArrayLike, *, n_classes: int | None = None) -> tuple[FloatArray, int]:
+    """Return the log ratios of rows, (n, K), or of rows by F folds, (n, F, K), as one table, and F.
+
+    >>> by_folds([[[0.0, 1.0], [0.0, 2.0]]])[1]
+    2
+    """
+    values = as_floats(log_ratios, "log_ratios")
+    n_folds = values.shape[1] if values.ndim == 3 else 1
+    if not values.size:
+        return np.empty((0, n_classes or values.shape[-1])), 1
+    return as_log_ratios(values.reshape(-1, values.shape[-1]), n_classes=n_classes), n_folds
 
 
 @cache

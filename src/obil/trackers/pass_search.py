@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, ndtri
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, require_in
+from obil.arrays import FloatArray, PriorLike, as_prior, require_in
 from obil.errors import EstimationError, InvalidInputError
-from obil.trackers.evidence import BinaryEvidence, PriorEstimate
+from obil.trackers.evidence import BinaryEvidence, PriorEstimate, by_folds
 from obil.trackers.passes import SMALLEST_PRIOR, PassEvidence, inside
 
 MOST_PASSES = 100
@@ -88,15 +88,17 @@ def estimate_by_passes(
 def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> PriorEstimate:
     """Return the most likely prior of a batch of log ratios, (n, K), with a confidence interval for each class.
 
+    Of log ratios by F folds, (n, F, K), the log-likelihoods are averaged.
+
     >>> rows = [[0.0, 50.0]] + [[0.0, -50.0]] * 3
     >>> estimate_from_rows(rows).prior.round(6)
     array([0.75, 0.25])
     """
-    rows = as_log_ratios(log_ratios)
-    if rows.shape[1] == 2:
-        return BinaryEvidence.of(rows).estimate(level=level)
-    start = np.full(rows.shape[1], 1.0 / rows.shape[1])
-    return estimate_by_passes(lambda prior: PassEvidence.of(rows, prior), start, level=level)
+    if np.shape(log_ratios)[-1:] == (2,):
+        return BinaryEvidence.of(log_ratios).estimate(level=level)
+    rows, n_folds = by_folds(log_ratios)
+    start, weights = np.full(rows.shape[1], 1.0 / rows.shape[1]), np.full(len(rows), 1.0 / n_folds)
+    return estimate_by_passes(lambda prior: PassEvidence.of(rows, prior, weights=weights), start, level=level)
 
 
 def _nothing_left(evidence: PassEvidence, rise: float) -> bool:

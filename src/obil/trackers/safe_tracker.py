@@ -48,7 +48,6 @@ from obil.trackers.view_guard import (
     LARGEST_SENSITIVITY,
     QUIET_BLOCKS,
     GuardMemory,
-    all_finite,
     guard_rows,
 )
 from obil.trackers.view_reference import ViewReference
@@ -332,20 +331,20 @@ class SafeTracker(CompiledTracker):
         super()._started()
         return self._memory
 
-    def _update_rows(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:
+    def _update_rows(self, rows: FloatArray, evidence: FloatArray, priors: FloatArray) -> None:
         memory, labels = self._memory, self._memory.labels
         n_rows, n_classes = rows.shape
-        wanted = (n_rows, self._view_reference.n_views, n_classes)
-        if views is None or not wanted[1]:
-            views = np.empty((n_rows, 0, n_classes))
-        elif views.shape != wanted or not all_finite(views):
-            raise InvalidInputError(f"views must be finite log ratios of shape {wanted}, got {views.shape}")
-        elif not views.flags.c_contiguous:
-            views = np.ascontiguousarray(views)
+        n_views = self._view_reference.n_views
+        if n_views and evidence.shape[1] not in (1, 1 + n_views):
+            raise InvalidInputError(
+                f"evidence must have shape {(n_rows, 1 + n_views, n_classes)}: the tracker uses {n_views} views; "
+                f"got {evidence.shape}"
+            )
+        own, views = np.ascontiguousarray(evidence[:, 0]), np.ascontiguousarray(evidence[:, 1 : 1 + n_views])
         slow, fast, guarded = np.empty((3, n_rows + 1, n_classes))
-        self._slow._run_kernel(rows, slow)
-        self._fast._run_kernel(rows, fast)
-        self._guard(rows, views, slow, fast, guarded)
+        self._slow._run_kernel(own, slow)
+        self._fast._run_kernel(own, fast)
+        self._guard(own, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
             labels.weights, labels.counts, labels.maps,

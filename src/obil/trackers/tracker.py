@@ -9,6 +9,7 @@ import numpy.typing as npt
 from obil.arrays import (
     FloatArray,
     PriorLike,
+    as_evidence,
     as_floats,
     as_log_ratio_row,
     as_log_ratios,
@@ -38,14 +39,18 @@ class PriorTracker(Protocol):
     def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
         """Return the prior each of these rows (n, K) would be decided with, (n, K); the state is unchanged."""
 
-    def update(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
+    def update(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Update with one row, (K,); return the prior from *before* it, (K,), to decide it with.
 
-        `views` are other log ratios of the same row, (V, K).
+        `log_ratios` decide. `evidence`, (1 + V, K), is what the prior is read from: log ratios of the same row by a
+        model that is distributed as on its held-out rows, then those of V views. Without it `log_ratios` are both.
         """
 
-    def update_many(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
-        """Update with rows (n, K) in order; return the prior to decide each with, (n, K); `views` are (n, V, K)."""
+    def update_many(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
+        """Update with rows (n, K) in order; return the prior to decide each with, (n, K).
+
+        `evidence` is (n, 1 + V, K).
+        """
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
         """Return a credible interval of each class's prior, (K, 2), or None where the tracker has none."""
@@ -121,7 +126,7 @@ class CompiledTracker:
         memory = self._begin(start)
         self._start, self._memory = start, memory
         nothing = np.empty((0, start.size))
-        self._update_rows(nothing, nothing, None)  # compiles now, and not when the first row comes
+        self._update_rows(nothing, nothing[:, None], nothing)  # compiles now, and not when the first row comes
         return self
 
     @property
@@ -145,23 +150,27 @@ class CompiledTracker:
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         return np.tile(self._started().prior, (len(rows), 1))
 
-    def update(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
+    def update(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Update with one row, (K,); return the prior from *before* it. Trackers that use no views ignore them."""
         row = as_log_ratio_row(log_ratios, n_classes=self.n_classes)
-        return self.update_checked(row, None if views is None else as_floats(views, "views"))
+        if evidence is None:
+            return self.update_checked(row, row[None])
+        given = as_floats(evidence, "evidence")[None]
+        return self.update_checked(row, as_evidence(given, n_rows=1, n_classes=row.size)[0])
 
-    def update_checked(self, row: FloatArray, views: FloatArray | None) -> FloatArray:
-        """Do what `update` does with a row that was checked already."""
+    def update_checked(self, row: FloatArray, evidence: FloatArray) -> FloatArray:
+        """Do what `update` does with a row and evidence that were checked already."""
         priors = np.empty((1, row.size))
-        self._update_rows(row[None], priors, None if views is None else views[None])
+        self._update_rows(row[None], evidence[None], priors)
         before: FloatArray = priors[0]
         return before
 
-    def update_many(self, log_ratios: npt.ArrayLike, *, views: npt.ArrayLike | None = None) -> FloatArray:
+    def update_many(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Update with rows (n, K) in order; return the prior *before* each row, (n, K)."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
+        given = rows[:, None] if evidence is None else as_evidence(evidence, n_rows=len(rows), n_classes=rows.shape[1])
         priors = np.empty_like(rows)
-        self._update_rows(rows, priors, None if views is None else as_floats(views, "views"))
+        self._update_rows(rows, given, priors)
         return priors
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
@@ -206,8 +215,8 @@ class CompiledTracker:
     def _begin(self, start: FloatArray) -> Memory:
         raise NotImplementedError
 
-    def _update_rows(self, rows: FloatArray, priors: FloatArray, views: FloatArray | None) -> None:  # few use views
-        self._run_kernel(rows, priors)
+    def _update_rows(self, rows: FloatArray, evidence: FloatArray, priors: FloatArray) -> None:  # few use all of it
+        self._run_kernel(np.ascontiguousarray(evidence[:, 0]), priors)
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         raise NotImplementedError

@@ -116,12 +116,6 @@ def guard_rows(
             _end_block(kept, grid, expected, noise, least_information, memory)
 
 
-@compiled
-def all_finite(views: FloatArray) -> bool:
-    """Return whether views, (n, V, K), are finite."""
-    return bool(np.isfinite(views).all())
-
-
 @inlined
 def _hold_back(
     tracked: FloatArray,

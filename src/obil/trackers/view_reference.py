@@ -15,7 +15,7 @@ from obil.bayes.one_vs_rest import one_vs_rest
 from obil.errors import InvalidStateError
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
-from obil.trackers.calibration_spread import calibration_variance, thinned_rows
+from obil.trackers.calibration_spread import map_variance, thinned_rows
 
 RATIO_DRIFT = 0.1  # in the log ratio: what any model may be off by after deployment
 START_ROWS = 1_500  # rows at the start prior whose information a disagreement starts with
@@ -66,10 +66,9 @@ class ViewReference:
         labels = model.holdout_.labels
         rows = thinned_rows(labels, n_classes=model.n_classes, most=MOST_ROWS // model.n_classes)
         labels, weights = labels[rows], model.holdout_.weights[rows]
-        models = [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
-        calibrators = [model.calibrator, *(view.calibrator for view in model.view_members)]
-        parts = [Holdout(log_ratios[rows], labels, weights) for log_ratios in models]
-        spreads = [calibration_variance(c, part, model.prior_) for c, part in zip(calibrators, parts, strict=True)]
+        models = [(score_map, scores[rows]) for score_map, scores in model.evidence_maps]
+        parts = [Holdout(score_map.apply(scores), labels, weights) for score_map, scores in models]
+        spreads = [map_variance(score_map, scores, labels, weights, model.prior_) for score_map, scores in models]
         monitored = [1] if model.n_classes == 2 else list(range(model.n_classes))
         expected = np.zeros((len(monitored), len(models) - 1, len(GRID)))
         sensitivity = np.zeros((len(monitored), len(GRID)))

@@ -1,6 +1,5 @@
 """Throw what schemathesis makes of the OpenAPI document at the service: no 500, no status that is not documented."""
 
-import os
 from typing import Any
 
 import pytest
@@ -8,10 +7,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.service.conftest import BASE_URL, ROW, Served
+from tests.thorough import repeats
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 CASES = 150
-MANY_CASES = int(os.environ.get("OBIL_SCHEMATHESIS_CASES", "1000"))
+MANY_CASES = repeats(1_000, 10_000)
 ENDLESS = "/events"  # such an answer has no end to wait for
 
 

@@ -15,7 +15,7 @@ from obil.online.decision_ids import Id
 CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN = (
     "created", "decided", "labelled", "settings", "model", "restarted", "forgotten",
 )  # fmt: skip
-_HEADER = struct.Struct("<IHHBI")  # rows, classes, views, flags, bytes of the ids
+_HEADER = struct.Struct("<IHHBI")  # rows, classes, 1 + views or 0, flags, bytes of the ids
 _HAS_RESPONSE, _HAS_THRESHOLDS, _SAME_FLAGS = 1, 2, 4
 
 
@@ -38,7 +38,7 @@ class DecidedRows(NamedTuple):
 
     ids: Sequence[Id] | None
     log_ratios: FloatArray  # (n, K)
-    views: FloatArray | None  # (n, V, K), of single precision
+    evidence: FloatArray | None  # (n, 1 + V, K); None where it is the log ratios
     numbers: npt.NDArray[np.int64]  # (n,) of the classes decided
     flags: npt.NDArray[np.uint8]  # (n,) 1: trusted, 2: reachable
     response: "StoredResponse | None" = None  # if the request may be retried
@@ -55,7 +55,7 @@ class StoredResponse(NamedTuple):
 def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> bytes:
     """Return decided rows as bytes; `inputs`, the rows as sent, are included if given."""
     n, n_classes = rows.log_ratios.shape
-    n_views = 0 if rows.views is None else rows.views.shape[1]
+    n_sources = 0 if rows.evidence is None else rows.evidence.shape[1]
     header: dict[str, Any] = {} if rows.ids is None else {"ids": list(rows.ids)}
     if inputs is not None:
         header["inputs"] = list(inputs)
@@ -68,19 +68,19 @@ def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> byt
     parts = [
         rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype(_number_type(n_classes)).tobytes(), marks.tobytes(),
     ]  # fmt: skip
-    if rows.views is not None:
-        parts.append(rows.views[:, :, 1:].astype("<f4").tobytes())
+    if rows.evidence is not None:
+        parts.append(rows.evidence[:, :, 1:].tobytes())
     if rows.response is not None:
         _, priors, thresholds = rows.response
         flags |= _HAS_RESPONSE | (_HAS_THRESHOLDS if thresholds is not None else 0)
         parts += [priors.tobytes(), b"" if thresholds is None else thresholds.tobytes()]
-    return b"".join([_HEADER.pack(n, n_classes, n_views, flags, len(text)), text, *parts])
+    return b"".join([_HEADER.pack(n, n_classes, n_sources, flags, len(text)), text, *parts])
 
 
 def read_rows(payload: bytes) -> DecidedRows:
     """Return the rows that were written, bit for bit."""
     try:
-        n, n_classes, n_views, flags, n_text = _HEADER.unpack_from(payload)
+        n, n_classes, n_sources, flags, n_text = _HEADER.unpack_from(payload)
         offset = _HEADER.size + n_text
         header = json.loads(payload[_HEADER.size : offset]) if n_text else {}
 
@@ -95,17 +95,17 @@ def read_rows(payload: bytes) -> DecidedRows:
         log_ratios[:, 1:] = take("<f8", n, n_classes - 1)
         numbers = take(_number_type(n_classes), n).astype(np.int64)
         marks = np.repeat(take("u1", 1), n) if flags & _SAME_FLAGS else take("u1", n)
-        views = None
-        if n_views:
-            views = np.zeros((n, n_views, n_classes))
-            views[:, :, 1:] = take("<f4", n, n_views, n_classes - 1)
+        evidence = None
+        if n_sources:
+            evidence = np.zeros((n, n_sources, n_classes))
+            evidence[:, :, 1:] = take("<f8", n, n_sources, n_classes - 1)
         response = None
         if flags & _HAS_RESPONSE:
             priors = take("<f8", n, n_classes)
             response = StoredResponse(header["model"], priors, take("<f8", n) if flags & _HAS_THRESHOLDS else None)
     except (struct.error, ValueError, KeyError) as error:
         raise InvalidStateError(f"an event of the log is damaged: {error}") from None
-    return DecidedRows(header.get("ids"), log_ratios, views, numbers, marks, response)
+    return DecidedRows(header.get("ids"), log_ratios, evidence, numbers, marks, response)
 
 
 def _number_type(n_classes: int) -> str:

@@ -21,7 +21,7 @@ from obil.service.refusals import KeyReusedError, as_bad_input
 from obil.service.storage import stored_event as stored
 from obil.service.storage.writing import Point, Snapshot, StreamRow, Writing
 from obil.service.streams.operations import Decided, Label, Rows, Sender, checked_label
-from obil.serving.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel, Scores
 
 SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # most that a restored stream replays, about
 POINT_ROWS, POINT_SECONDS = 500, 5.0  # at most, between two points of a history
@@ -51,25 +51,24 @@ class LiveStream:
         self._classes: list[Any] = online.model.classes_.tolist()
         self._positive = None if online.positive is None else self._classes.index(online.positive)
 
-    def decide(
-        self, rows: Rows, scored: tuple[FloatArray, FloatArray | None], sender: Sender, session: Writing, at: float
-    ) -> Decided:
+    def decide(self, rows: Rows, scored: Scores, sender: Sender, session: Writing, at: float) -> Decided:
         """Decide rows and write them to the log; a retry gets what was decided the first time."""
         before = self._earlier(stored.DECIDED, sender, session)
         if before is not None:
             return self._decided_before(before)
-        ratios, views = scored
         with as_bad_input(None, ObilError):
             ids = None if rows.ids is None else as_ids(rows.ids)
             first = self.online.n_rows
-            decisions = self.online.decide_log_ratios(ratios, views=views, ids=ids)
+            decisions = self.online.decide_scores(scored, ids=ids)
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
         response = None
         if sender.idempotency_key is not None:
             response = stored.StoredResponse(self.version, decisions.priors, decisions.thresholds)
-        decided = stored.DecidedRows(ids, ratios, views, decisions.numbers, flags, response)
+        same = np.array_equal(decisions.evidence, decisions.log_ratios[:, None])
+        evidence = None if same else decisions.evidence
+        decided = stored.DecidedRows(ids, decisions.log_ratios, evidence, decisions.numbers, flags, response)
         payload = stored.write_rows(decided, inputs=rows.inputs)
-        self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(ratios))
+        self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(decisions))
         n_alerts = self.row.n_alerts + int(decisions.alerts.sum())
         self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=n_alerts)
         return Decided(self.row.name, self.version, first, decisions)

@@ -78,7 +78,7 @@ def replay(online: OnlineClassifier | None, events: Sequence[stored.StoredEvent]
 def _replay_event(online: OnlineClassifier, event: stored.StoredEvent, models: Models) -> None:
     if event.kind == stored.DECIDED:
         rows = stored.read_rows(event.payload)
-        online.decide_log_ratios(rows.log_ratios, views=rows.views, ids=rows.ids)
+        online.decide_log_ratios(rows.log_ratios, evidence=rows.evidence, ids=rows.ids)
     elif event.kind == stored.LABELLED:
         for name, label, propensity in stored.read_record(event.payload)["labels"]:
             online.feedback(name, label, propensity=propensity)
@@ -146,14 +146,14 @@ def _without_rows(event: stored.StoredEvent, positions: list[int]) -> bytes:
     rows, names, inputs = stored.read_rows(event.payload), _names(event), stored.inputs_of(event.payload)
     log_ratios = rows.log_ratios.copy()
     log_ratios[positions, 1:] = 0.0
-    views = None if rows.views is None else rows.views.copy()
-    if views is not None:
-        views[positions, :, 1:] = 0.0
+    evidence = None if rows.evidence is None else rows.evidence.copy()
+    if evidence is not None:
+        evidence[positions, :, 1:] = 0.0
     for position in positions:
         names[position] = erased_id(event.first_row + position)
         if inputs is not None:
             inputs[position] = None
-    return stored.write_rows(rows._replace(ids=names, log_ratios=log_ratios, views=views), inputs=inputs)
+    return stored.write_rows(rows._replace(ids=names, log_ratios=log_ratios, evidence=evidence), inputs=inputs)
 
 
 def _labelled(event: stored.StoredEvent) -> set[Id]:

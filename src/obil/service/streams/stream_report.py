@@ -19,7 +19,7 @@ from obil.service.storage.writing import Point, StreamRow
 from obil.service.streams.live_stream import StateCopy, summary_of_row, utc
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
-from obil.trackers.calibration_spread import calibration_variance, logits_of
+from obil.trackers.calibration_spread import evidence_variance, logits_of
 from obil.trackers.tracker import CompiledTracker
 
 LEVEL = 0.9  # of all intervals
@@ -161,7 +161,7 @@ def _spread(logits: FloatArray, model: RatioModel) -> FloatArray:
     for logit in grid:
         prior = float(expit(logit))
         try:
-            variance = calibration_variance(model.calibrator, model.holdout_, np.array([1.0 - prior, prior]))
+            variance = evidence_variance(model, np.array([1.0 - prior, prior]))
             found.append(math.sqrt(float(np.asarray(variance)[-1])))
         except EstimationError:
             found.append(0.0)

@@ -10,17 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from obil.arrays import FloatArray
 from obil.errors import ObilError
 from obil.service.refusals import BadInputError, ModelChangedError
 from obil.service.storage.writing import Writing
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.operations import Decided, Rows, Sender
-from obil.serving.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel, Scores
 
 MAX_JOINT_ROWS = 1_024  # of requests decided together
 
-Scored = tuple[FloatArray, FloatArray | None]  # log ratios (n, K), views (n, V, K)
 Result = TypeVar("Result")
 Action = Callable[[LiveStream, Writing, float], Result]
 
@@ -38,7 +36,7 @@ class RowsToDecide:
 
     rows: Rows
     sender: Sender
-    scored: Scored | None = None
+    scored: Scores | None = None
     version: str | None = None  # of the model that scored
 
     def fits(self, other: "RowsToDecide") -> bool:
@@ -89,8 +87,8 @@ class RequestsFailedError(Exception):
         self.requests, self.error = requests, error
 
 
-def score(rows: Rows, model: RatioModel) -> Scored:
-    """Return the log ratios of rows, (n, K), and their views, (n, V, K), by the model they were read for."""
+def score(rows: Rows, model: RatioModel) -> Scores:
+    """Return the log ratios and the evidence of rows by the model they were read for."""
     if rows.read_for is not None and not _read_alike(rows.read_for, model):
         raise ModelChangedError("the model was replaced during this request: send it again")
     try:
@@ -98,12 +96,8 @@ def score(rows: Rows, model: RatioModel) -> Scored:
     except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         # obil's own, or those of the wrapped model, which may be any
         raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
-    scores.log_ratios[:, 0] = 0.0  # it may be -0.0, which the log does not store
-    if not model.n_views:
-        return scores.log_ratios, None
-    views = scores.views.astype(np.float32).astype(np.float64)  # single precision is enough: it halves the log
-    views[:, :, 0] = 0.0
-    return scores.log_ratios, views
+    scores.log_ratios[:, 0] = scores.evidence[..., 0] = 0.0  # it may be -0.0, which the log does not store
+    return scores
 
 
 def _read_alike(one: RatioModel, two: RatioModel) -> bool:

@@ -1,0 +1,109 @@
+"""Choose how one fold's scores become evidence: a calibrated ratio, frequencies of bins, or a mixture of both."""
+
+import numpy as np
+from scipy.special import log_softmax
+
+from obil.arrays import FloatArray, IntArray
+from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.linear import SLOPE_SD, as_counts, class_prior, fit_linear
+from obil.serving.binned_calibrator import BinnedCalibrator, MixedCalibrator, mixed
+from obil.serving.calibrators import Calibrator, LinearCalibrator, ScoreMap
+
+MOST_BINS = 6  # for each most probable class
+ROWS_PER_BIN = 25  # of the rarest class
+FEWEST_ROWS = 50  # of the rarest class, below which frequencies are noise
+N_FOLDS = 5
+CALIBRATED, BINS, MIXED = "calibrated", "bins", "mixed"
+
+
+def fit_evidence_map(
+    scores: FloatArray,
+    labels: IntArray,
+    weights: FloatArray,
+    *,
+    calibrator: Calibrator | None = None,
+    method: str = "affine",
+    slope_sd: float | None = SLOPE_SD,
+    random_state: int | None = None,
+) -> tuple[ScoreMap, str]:
+    """Return the map of raw scores (n, K) that predicts held-out labels best, and the figures it was chosen by.
+
+    The candidates are a calibrator of the kind named (`calibrator`, where it is fitted already), bins, and the mean of
+    their posteriors; the one with the least cross-validated log loss at the prior of these rows is fitted on all.
+    """
+    n_classes = scores.shape[1]
+    settings = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
+    whole = calibrator or fit_calibrator(scores, labels, weights, **settings)
+    counts = as_counts(np.where(weights > 0.0, weights, 0.0))
+    rarest = float(np.bincount(labels, weights=counts, minlength=n_classes).min())
+    if rarest < FEWEST_ROWS or n_classes**2 * _n_bins(rarest, n_classes) > 4_000_000:
+        return whole, f"{CALIBRATED}: {rarest:.0f} rows of the rarest class are too few for bins"
+    folds = _spread_over_folds(labels, n_classes)
+    losses = {name: np.empty(len(labels)) for name in (CALIBRATED, BINS, MIXED)}
+    for fold in range(N_FOLDS):
+        seen, new = folds != fold, folds == fold
+        prior = class_prior(labels[seen], counts[seen], n_classes)
+        first = fit_calibrator(scores[seen], labels[seen], counts[seen], **settings).apply(scores[new])
+        second = fit_bins(scores[seen], labels[seen], counts[seen], slope_sd=slope_sd).apply(scores[new])
+        ratios = {CALIBRATED: first, BINS: second, MIXED: mixed(first, second, prior)}
+        for name, log_ratios in ratios.items():
+            logs = log_softmax(log_ratios + np.log(prior), axis=1)
+            losses[name][new] = -logs[np.arange(len(logs)), labels[new]]
+    means = {name: float(counts @ loss / counts.sum()) for name, loss in losses.items()}
+    chosen = min(means, key=lambda name: means[name])
+    figures = f"{chosen}: held-out log loss " + ", ".join(f"{name} {mean:.5f}" for name, mean in means.items())
+    if chosen == CALIBRATED:
+        return whole, figures
+    bins = fit_bins(scores, labels, counts, slope_sd=slope_sd)
+    if chosen == BINS:
+        return bins, figures
+    return MixedCalibrator(whole, bins, class_prior(labels, counts, n_classes)), figures
+
+
+def fit_bins(
+    scores: FloatArray, labels: IntArray, counts: FloatArray, *, slope_sd: float | None = SLOPE_SD
+) -> BinnedCalibrator:
+    """Return bins of raw scores (n, K): the most probable class, times quantiles of its lead over the next.
+
+    Quantiles are of rows weighted so that the classes are equally common: a rare class gets as many bins as another.
+    """
+    n_classes = scores.shape[1]
+    base = fit_linear(scores, labels, counts, slope_sd=slope_sd, shrink=True)
+    totals = np.bincount(labels, weights=counts, minlength=n_classes)
+    n_bins = _n_bins(float(totals.min()), n_classes)
+    ratios = base.apply(scores)
+    top = ratios.argmax(axis=1)
+    ordered = np.partition(ratios, n_classes - 2, axis=1)
+    lead = ordered[:, -1] - ordered[:, -2]
+    balanced = counts / totals[labels]
+    edges = np.zeros((n_classes, n_bins - 1))
+    for k in range(n_classes):
+        own = top == k
+        if own.any():
+            edges[k] = _quantiles(lead[own], balanced[own], np.arange(1, n_bins) / n_bins)
+    empty = BinnedCalibrator(base, edges, np.ones((n_classes, n_classes * n_bins)))
+    numbers = empty.numbers(scores)
+    held = np.zeros((n_classes, n_classes * n_bins))
+    np.add.at(held, (labels, numbers), counts)
+    return BinnedCalibrator(base, edges, held)
+
+
+def _n_bins(rarest: float, n_classes: int) -> int:
+    """Return how many bins each most probable class has."""
+    return int(np.clip(rarest // (ROWS_PER_BIN * max(1, n_classes // 2)), 1, MOST_BINS))
+
+
+def _quantiles(values: FloatArray, weights: FloatArray, levels: FloatArray) -> FloatArray:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    return values[order][np.searchsorted(reached, levels * reached[-1])]
+
+
+def _spread_over_folds(labels: IntArray, n_classes: int) -> IntArray:
+    """Return a fold for each row, (n,), each class spread evenly, the same each time."""
+    rng = np.random.default_rng(0)
+    folds = np.empty(len(labels), dtype=np.int64)
+    for k in range(n_classes):
+        own = np.flatnonzero(labels == k)
+        folds[rng.permutation(own)] = np.arange(len(own)) % N_FOLDS
+    return folds
