@@ -101,9 +101,7 @@ def spare_rows(splits: Sequence[Split]) -> list[IntArray]:
     return [np.setdiff1d(tested, np.concatenate([train, test])) for train, test in splits]
 
 
-def held_out_once(
-    splits: Sequence[Split], unseen: Sequence[IntArray]
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def held_out_once(splits: Sequence[Split], unseen: Sequence[IntArray]) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return the held-out rows, each once, and where scores of `unseen`, one fold after the other, belong to them.
 
     That is: the rows (n,); the place of each one's own score (n,); which of the rows (m,) have another score; and the
@@ -184,7 +182,9 @@ def averages(splits: Sequence[Split], n_rows: int) -> bool:
     Models fitted on half of the rows, or on windows that grow with time, average to less than one fitted on all.
     """
     sizes = np.array([len(train) for train, _ in splits])
-    return len(sizes) == 1 or bool((sizes >= LEAST_TRAINED * n_rows).all() and sizes.min() >= MOST_UNEQUAL * sizes.max())
+    return len(sizes) == 1 or bool(
+        (sizes >= LEAST_TRAINED * n_rows).all() and sizes.min() >= MOST_UNEQUAL * sizes.max()
+    )
 
 
 def require_one_per_row(n_rows: int, **given: npt.ArrayLike | None) -> None:

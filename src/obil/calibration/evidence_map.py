@@ -1,5 +1,7 @@
 """Choose how one fold's scores become evidence: a calibrated ratio, frequencies of bins, or a mixture of both."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import log_softmax
 
@@ -7,7 +9,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
 from obil.calibration.linear import SLOPE_SD, as_counts, class_prior, fit_linear
 from obil.serving.binned_calibrator import BinnedCalibrator, MixedCalibrator, mixed
-from obil.serving.calibrators import Calibrator, LinearCalibrator, ScoreMap
+from obil.serving.calibrators import Calibrator, ScoreMap
 
 MOST_BINS = 6  # for each most probable class
 ROWS_PER_BIN = 25  # of the rarest class
@@ -32,7 +34,7 @@ def fit_evidence_map(
     their posteriors; the one with the least cross-validated log loss at the prior of these rows is fitted on all.
     """
     n_classes = scores.shape[1]
-    settings = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
+    settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
     whole = calibrator or fit_calibrator(scores, labels, weights, **settings)
     counts = as_counts(np.where(weights > 0.0, weights, 0.0))
     rarest = float(np.bincount(labels, weights=counts, minlength=n_classes).min())
@@ -96,7 +98,8 @@ def _n_bins(rarest: float, n_classes: int) -> int:
 def _quantiles(values: FloatArray, weights: FloatArray, levels: FloatArray) -> FloatArray:
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
-    return values[order][np.searchsorted(reached, levels * reached[-1])]
+    quantiles: FloatArray = values[order][np.searchsorted(reached, levels * reached[-1])]
+    return quantiles
 
 
 def _spread_over_folds(labels: IntArray, n_classes: int) -> IntArray:

@@ -40,9 +40,9 @@ def scores_of_mean(
             continue
         variance = np.interp(points, levels, variances)
         step = 0.25 * spread
-        steepness = (
-            np.interp(points + step, levels, variances) - np.interp(points - step, levels, variances)
-        ) / (2.0 * step)
+        steepness = (np.interp(points + step, levels, variances) - np.interp(points - step, levels, variances)) / (
+            2.0 * step
+        )
         move = 0.5 * (1.0 - 1.0 / n_folds) * (variance * _log_density_slope(points, spread) + steepness)
         moved[own, 1] += np.clip(move, -LARGEST_MOVE * spread, LARGEST_MOVE * spread)
     return moved
@@ -69,4 +69,5 @@ def _log_density_slope(points: FloatArray, spread: float) -> FloatArray:
         kernel = np.exp(-(apart**2) / 2.0)
         slopes[start : start + 10_000] = -(kernel * apart).sum(axis=1) / (kernel.sum(axis=1) * width)
     # the kernel widens the density by its own variance, which makes it flatter
-    return slopes * (1.0 + (width / spread) ** 2)
+    slopes *= 1.0 + (width / spread) ** 2
+    return slopes

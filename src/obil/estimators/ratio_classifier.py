@@ -129,9 +129,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             for number, (_, test) in enumerate(splits):
                 of_row[test] = number
             blocks = of_row[fitted.rows]
-        held_out = HeldOutScores(
-            fitted.scores, numbers[fitted.rows], population[fitted.rows], fitted.pairs, blocks
-        )
+        held_out = HeldOutScores(fitted.scores, numbers[fitted.rows], population[fitted.rows], fitted.pairs, blocks)
         model = self._calibrated_model(
             held_out,
             frozen.scorer,

@@ -90,7 +90,7 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
         decided = scores
         if refitted is None:
             decided = scores_of_mean(scores, labels, weights, pairs[:, :, 1], len(folds_of(scorer)))
-        settings = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
+        settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
         calibrator = fit_calibrator(decided, labels, weights, **settings)
         known = calibrator if decided is scores else None
         score_map, choice = fit_evidence_map(scores, labels, weights, calibrator=known, **settings)

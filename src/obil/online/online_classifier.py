@@ -480,8 +480,16 @@ class OnlineClassifier:
         ruling: Ruling,
         trusted: BoolArray,
     ) -> Decisions:
-        known = {"ids": names, "log_ratios": ratios, "evidence": evidence, "priors": priors, "trusted": trusted}
-        return Decisions(classes=self.classes_, positive=self._positive, **known, **ruling._asdict())
+        return Decisions(
+            ids=names,
+            classes=self.classes_,
+            positive=self._positive,
+            log_ratios=ratios,
+            evidence=evidence,
+            priors=priors,
+            trusted=trusted,
+            **ruling._asdict(),
+        )
 
     def _learn(self, known: LabelledRow) -> None:
         """Pass a label on to those who can use it."""

@@ -73,7 +73,7 @@ class BinnedCalibrator:
         if not shapes or self.base.n_classes != n_classes:
             raise InvalidInputError("the bins of a model are damaged: edges and counts do not fit")
         if n_classes * n_bins > MOST_CELLS:
-            raise InvalidInputError(f"a model has at most {MOST_CELLS:,} classes times bins, got {n_classes * n_bins:,}")
+            raise InvalidInputError(f"a model has at most {MOST_CELLS:,} counts of bins, got {n_classes * n_bins:,}")
         if not all(np.isfinite(values).all() for values in (self.edges, self.counts)):
             raise InvalidInputError("the bins of a model are damaged: their numbers must be finite")
         if (self.counts < 0.0).any() or (self.counts.sum(axis=1) <= 0.0).any() or (np.diff(self.edges) < 0.0).any():
@@ -171,9 +171,7 @@ def log_ratios_of_bins(frequencies: FloatArray) -> FloatArray:
 
 
 @compiled
-def _place(
-    scores: FloatArray, slopes: FloatArray, offsets: FloatArray, edges: FloatArray, numbers: IntArray
-) -> None:
+def _place(scores: FloatArray, slopes: FloatArray, offsets: FloatArray, edges: FloatArray, numbers: IntArray) -> None:
     """Write the bin of each row, (n,)."""
     n_rows, n_classes = scores.shape
     n_edges = edges.shape[1]

@@ -164,8 +164,10 @@ class RatioModel:
     @property
     def evidence_maps(self) -> tuple[tuple[ScoreMap, FloatArray], ...]:
         """The maps that give evidence, the model's own and those of its views, each with raw held-out scores (n, K)."""
-        own = (self.calibrator, self.calibrator.invert(self.holdout_.log_ratios))
-        if self.evidence is not None:
+        own: tuple[ScoreMap, FloatArray]
+        if self.evidence is None:
+            own = (self.calibrator, self.calibrator.invert(self.holdout_.log_ratios))
+        else:
             own = (self.evidence.calibrator, self.evidence.scores)
         return own, *((view.calibrator, view.scores) for view in self.view_members)
 

@@ -28,7 +28,7 @@ def map_variance(
     distinct, first, which = np.unique(ratios, axis=0, return_index=True, return_inverse=True)
     part = scores[rows]
     if 4 * len(distinct) < len(part):  # bins: rows of one bin count together
-        part, at_prior = part[first], np.bincount(which.ravel(), weights=at_prior)
+        part, at_prior = part[first], np.bincount(which.ravel(), weights=at_prior).astype(np.float64)
 
     def estimated(moved: AppliesMap) -> FloatArray:
         ratios = moved.apply(part)

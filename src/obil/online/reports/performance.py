@@ -15,7 +15,7 @@ from obil.errors import InvalidInputError
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.reports.performance_report import Estimate, Performance, PerformanceReport, Source
 from obil.online.state.outcome_tally import ENOUGH_LABELS, LabelledPart, OutcomeTally, Part
-from obil.serving.calibrators import Calibrator
+from obil.serving.calibrators import AppliesMap, Calibrator
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import logits_of, with_calibration_spread
 
@@ -43,7 +43,7 @@ def performance_now(point: "OperatingPoint") -> Performance:
     rates = held_out.rates(held_out.ratios)
     value = point.figures(point.prior, rates)
 
-    def under(moved: Calibrator) -> FloatArray:
+    def under(moved: AppliesMap) -> FloatArray:
         ratios = moved.apply(held_out.scores)
         found = held_out.prior_of(ratios)
         return logits_of(np.concatenate([found, point.figures(found, held_out.rates(ratios))]))
@@ -89,7 +89,7 @@ def performance_over_window(tally: OutcomeTally, point: "OperatingPoint") -> Per
     value = figures(rates)
     centre = logits_of(held_out.stream_rates(held_out.ratios, point.prior, point.positive))
 
-    def under(moved: Calibrator) -> FloatArray:
+    def under(moved: AppliesMap) -> FloatArray:
         ratios = moved.apply(held_out.scores)
         found = held_out.prior_of(ratios)
         shift = logits_of(held_out.stream_rates(ratios, found, point.positive)) - centre

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray
 from obil.bayes.posterior import posteriors_at
 from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
@@ -182,6 +181,7 @@ class LiveStream:
             thresholds=thresholds,
             reachable=(rows.flags & REACHABLE) > 0,
             trusted=(rows.flags & TRUSTED) > 0,
+            evidence=rows.log_ratios[:, None] if rows.evidence is None else rows.evidence,
         )
         return Decided(self.row.name, model, first, decisions, repeated=True)
 
