@@ -25,7 +25,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     network = MLPClassifier([128, 64, 32], max_iter=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its speed does not depend on how well it learned
-        model = RatioClassifier(network, cv=2, views=True, random_state=0).fit(training.features, training.labels)
+        model = RatioClassifier(network, views=True, random_state=0).fit(training.features, training.labels)
         network.fit(training.features, training.labels)
     scored = RatioClassifier.from_scores(training.log_ratios[:, 1], training.labels, kind="margin")
     bare: dict[str, Any] = {"monitor": False, "horizon": 0}
@@ -35,19 +35,17 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     everything = OnlineClassifier(
         model
     )  # the safe tracker with four views and labels, the monitor, the ledger, the tally
-    views = model.model_.score(rows.features).views
-    everything.decide_log_ratios(rows.log_ratios[:100], views=views[:100])
+    evidence = model.model_.score(rows.features).evidence_from(0)
+    everything.decide_log_ratios(rows.log_ratios[:100], evidence=evidence[:100])
     for row, label in enumerate(rows.labels[:100]):
         everything.feedback(row, label)
+    scored_rows = list(zip(rows.log_ratios, evidence, strict=True))
     single_rows = [row[None] for row in rows.features]
     works: dict[str, Callable[[], object]] = {
         "mlp_row": lambda: [network.predict_proba(row) for row in single_rows],
-        "bookkeeping": lambda: [online._decide_row(ratios, None, None) for ratios in rows.log_ratios],
-        "bookkeeping_fbeta": lambda: [by_table._decide_row(ratios, None, None) for ratios in rows.log_ratios],
-        "everything": lambda: [
-            everything._decide_row(ratios, row_views, None)
-            for ratios, row_views in zip(rows.log_ratios, views, strict=True)
-        ],
+        "bookkeeping": lambda: [online._decide_row(*row, None) for row in scored_rows],
+        "bookkeeping_fbeta": lambda: [by_table._decide_row(*row, None) for row in scored_rows],
+        "everything": lambda: [everything._decide_row(*row, None) for row in scored_rows],
         "decide": lambda: [online.decide(row) for row in rows.features],
         "decide_from_scores": lambda: [from_scores.decide(score) for score in rows.log_ratios[:, 1]],
         "decide_many": lambda: online.decide_many(rows.features),

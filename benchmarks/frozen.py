@@ -28,10 +28,10 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     batch = classes.draw(np.full(settings["batch_rows"], settings["prior"]), random_state=1).features
     mixed, mixed_training = _with_codes(batch[:n_rows]), _with_codes(training.features)
     with threadpool_limits(1):
-        boosted = RatioClassifier(HistGradientBoostingClassifier(random_state=0), cv=2, random_state=0)
+        boosted = RatioClassifier(HistGradientBoostingClassifier(random_state=0), random_state=0)
         boosted.fit(training.features, training.labels)
-        piped = RatioClassifier(_pipeline(n_features), cv=2, random_state=0).fit(mixed_training, training.labels)
-        booster, pipeline = boosted.estimator_, piped.estimator_
+        piped = RatioClassifier(_pipeline(n_features), random_state=0).fit(mixed_training, training.labels)
+        booster, pipeline = boosted.estimators_[0], piped.estimators_[0]
         by_booster, by_pipeline, of_batch = (OnlineClassifier(model) for model in (boosted, piped, boosted))
         single, single_mixed = [row[None] for row in batch[:n_rows]], [row[None] for row in mixed]
         works: dict[str, tuple[int, Callable[[], object]]] = {

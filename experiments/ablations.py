@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from experiments.ablation_tables import FIRST_SET, HINDSIGHT, MEAN, OWN_MEMBERS, TABLES, ablation_tables
 from experiments.one_thread import one_thread
-from experiments.protocol import Arrivals, Judged, SplitSet, best_f1, present_sets, score, split_set, streams
+from experiments.protocol import Arrivals, Judged, SplitSet, arriving, best_f1, present_sets, score, split_set, streams
 from experiments.runner import Cell, Settings
 from experiments.significance import signed_rank_p_value
 from experiments.spread import standard_deviation
@@ -24,10 +24,11 @@ from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.policies import BoundPolicy, CostPolicy, FBetaPolicy
 from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel, Scores
 from obil.trackers import Algorithm2, BayesBank
 from obil.trackers.tracker import CompiledTracker
 
+OWN_CALIBRATION = "affine"
 KEPT = ("f1", "cost", "thinned")
 CLAMP = 0.02  # the largest step of Algorithm 2, as the paper's experiments have it
 Priors = Callable[[Arrivals], FloatArray]  # P1 before each arriving row, (n,)
@@ -54,12 +55,12 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         own = calibrated(fitted(split, n_members=OWN_MEMBERS), split.test)
         for count in settings["members"]:
             methods = own if count == OWN_MEMBERS else calibrated(fitted(split, n_members=count), split.test)
-            found |= _measures(f"members/{count}", *methods["affine"], split, settings)
-        found |= _rates(own["affine"][0], split, settings)
+            found |= _measures(f"members/{count}", *methods[OWN_CALIBRATION], split, settings)
+        found |= _rates(own[OWN_CALIBRATION][0], split, settings)
         other = calibrated(fitted(split, n_members=OWN_MEMBERS, loss="cross_entropy"), split.test)
         for loss, methods in (("cross-entropy", other), ("squared error", own)):
-            for method, ratios_and_rows in methods.items():
-                found |= _measures(f"losses/{loss}, {method}", *ratios_and_rows, split, settings)
+            for method, scores_and_rows in methods.items():
+                found |= _measures(f"losses/{loss}, {method}", *scores_and_rows, split, settings)
     return found
 
 
@@ -69,22 +70,29 @@ def fitted(split: SplitSet, **changes: Any) -> RatioModel:
     return model.fit(split.train, split.train_labels).model_
 
 
-def calibrated(model: RatioModel, test: pd.DataFrame) -> dict[str, tuple[FloatArray, Holdout]]:
-    """Return held-out log ratios (n, 2) with the model's held-out rows: raw, and calibrated by each method."""
+def calibrated(model: RatioModel, test: pd.DataFrame) -> dict[str, tuple[Scores, Holdout]]:
+    """Return the scores of held-out rows with the model's held-out rows: raw, and calibrated by each method.
+
+    The model was fitted once, on a part of the rows, so that what decides is evidence too; obil's own calibration
+    has the model's evidence.
+    """
     held_out = model.holdout_
     fresh = paper_calibrations(model, model.scores(test))
     own = paper_calibrations(model, model.calibrator.invert(held_out.log_ratios))
-    return {method: (fresh[method], Holdout.of(own[method], held_out.labels, held_out.weights)) for method in fresh}
+    evidence = {method: ratios[:, None, None] for method, ratios in fresh.items()}
+    evidence[OWN_CALIBRATION] = model.score(test).evidence
+    return {
+        method: (Scores(ratios, evidence[method]), Holdout.of(own[method], held_out.labels, held_out.weights))
+        for method, ratios in fresh.items()
+    }
 
 
-def _measures(
-    place: str, log_ratios: FloatArray, held_out: Holdout, split: SplitSet, settings: Settings
-) -> dict[str, float]:
+def _measures(place: str, scores: Scores, held_out: Holdout, split: SplitSet, settings: Settings) -> dict[str, float]:
     """Return what each method reaches, and the F1 of the best threshold chosen in hindsight."""
     by_cost, by_f1 = CostPolicy().bind(), FBetaPolicy().bind(held_out)
-    bank = _followed(BayesBank(), log_ratios, split)
+    log_ratios, bank = scores.log_ratios, _followed(BayesBank(), scores, split)
     methods: dict[str, tuple[Priors, BoundPolicy]] = {
-        "Algorithm 2": (_followed(Algorithm2(), log_ratios, split), by_cost),
+        "Algorithm 2": (_followed(Algorithm2(), scores, split), by_cost),
         "bank": (bank, by_cost),
         "true prior": (_known, by_cost),
         "bank, F1 policy": (bank, by_f1),
@@ -100,25 +108,30 @@ def _measures(
     )
 
 
-def _rates(log_ratios: FloatArray, split: SplitSet, settings: Settings) -> dict[str, float]:
+def _rates(scores: Scores, split: SplitSet, settings: Settings) -> dict[str, float]:
     """Return what Algorithm 2 reaches at each learning rate, and the prior that it believes in over the true one."""
     trackers: dict[str, CompiledTracker] = {
         f"{rate:g}": Algorithm2(rate=rate, clamp=CLAMP) for rate in settings["rates"]
     }
     found: dict[str, float] = {}
     for name, tracker in (trackers | {"bank": BayesBank()}).items():
-        priors = _followed(tracker, log_ratios, split)
+        priors = _followed(tracker, scores, split)
         place = f"rates/{name}/tracked"
-        found |= _scored(place, log_ratios, priors, CostPolicy().bind(), split, settings)
+        found |= _scored(place, scores.log_ratios, priors, CostPolicy().bind(), split, settings)
         found |= _over_streams(f"{place}/estimate", partial(_believed, priors), split, settings)
         if isinstance(tracker, Algorithm2):
             found |= _over_streams(f"{place}/used", partial(_rate_used, priors), split, settings)
     return found
 
 
-def _followed(tracker: CompiledTracker, log_ratios: FloatArray, split: SplitSet) -> Priors:
+def _followed(tracker: CompiledTracker, scores: Scores, split: SplitSet) -> Priors:
     """Return how a tracker, started at the training prior, sees the prior of arriving rows."""
-    return lambda arrivals: tracker.start(split.prior).update_many(log_ratios[arrivals.rows])[:, 1]
+
+    def priors(arrivals: Arrivals) -> FloatArray:
+        arrived = arriving(scores, arrivals.rows)
+        return tracker.start(split.prior).update_many(arrived.log_ratios, evidence=arrived.evidence_from(0))[:, 1]
+
+    return priors
 
 
 def _known(arrivals: Arrivals) -> FloatArray:

@@ -22,6 +22,7 @@ from scipy.special import log_softmax
 import obil
 from experiments.cifar_stream import draw_rows
 from experiments.markdown import markdown_table
+from experiments.protocol import arriving
 from experiments.real_sets import ImageSet, load_cora, load_fashion_mnist, load_sms_spam
 from experiments.runner import Cell, Settings
 from experiments.vocabulary import Vocabulary, tokens_of
@@ -31,7 +32,7 @@ from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.networks.settings import ModuleKind, Training
 from obil.serving.heads import scores_of_outputs
-from obil.serving.ratio_model import RatioModel
+from obil.serving.ratio_model import RatioModel, Scores
 from obil.trackers import BayesBank
 
 SHIRT = 6  # the class of Fashion-MNIST that is most often mistaken
@@ -150,11 +151,12 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         random_state=fit,
     ).fit(sides.train, sides.train_labels)
     model = ensemble.model_
-    log_ratios = model.log_ratios(sides.test)
+    scores = model.score(sides.test)
+    log_ratios = scores.log_ratios
     again = fit_linear(log_ratios, sides.test_labels, np.ones(len(sides.test_labels)), slope_sd=None)
     n_streams = settings["streams"] // options["fits"]
     measured = [
-        stream_losses(log_ratios, sides.test_labels, model.prior_, shift, stream, settings)
+        stream_losses(scores, sides.test_labels, model.prior_, shift, stream, settings)
         for shift in SHIFTS
         for stream in range(fit * n_streams, (fit + 1) * n_streams)
     ]
@@ -173,7 +175,7 @@ def row_losses(log_ratios: FloatArray, labels: IntArray, prior: FloatArray) -> F
 
 
 def stream_losses(
-    log_ratios: FloatArray, labels: IntArray, train_prior: FloatArray, shift: str, stream: int, settings: Settings
+    scores: Scores, labels: IntArray, train_prior: FloatArray, shift: str, stream: int, settings: Settings
 ) -> dict[str, Any]:
     """Return the mean log losses of one stream at the training, the tracked and the true prior.
 
@@ -183,10 +185,11 @@ def stream_losses(
     changed = 1 if n_classes == 2 else stream % n_classes
     prior = shifted_prior(train_prior, changed, settings["factor"] ** SHIFTS[shift])
     rows = draw_rows(np.tile(prior, (settings["n_rows"], 1)), labels, random_state=stream)
-    arriving, classes = log_ratios[rows], labels[rows]
-    tracked = BayesBank(train_prior).update_many(arriving)  # the prior before each row
+    arrived, classes = arriving(scores, rows), labels[rows]
+    # the prior before each row
+    tracked = BayesBank(train_prior).update_many(arrived.log_ratios, evidence=arrived.evidence_from(0))
     priors = {"static": train_prior, "tracked": tracked, "true": prior}
-    losses = {name: float(row_losses(arriving, classes, at).mean()) for name, at in priors.items()}
+    losses = {name: float(row_losses(arrived.log_ratios, classes, at).mean()) for name, at in priors.items()}
     found = float(tracked[len(rows) // 2 :, changed].mean() / prior[changed])
     return {"shift": shift, "stream": stream, "found": found, **losses}
 

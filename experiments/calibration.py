@@ -16,6 +16,7 @@ from obil.online.estimate_prior import estimate_prior
 from obil.online.online_classifier import OnlineClassifier
 from obil.serving.calibrators import Calibrator, LinearCalibrator
 from obil.trackers import BayesBank
+from obil.trackers.pass_search import estimate_from_rows
 
 VARIANTS = ("affine", "temperature", "affine, balanced weights", "none")
 KINDS = ("margin", "probability")
@@ -151,12 +152,11 @@ def _coverage(cell: Cell, settings: Settings) -> dict[str, Any]:
         model = RatioClassifier.from_scores(labelled, labels, kind=cell["kind"])
         arriving = classes.draw(np.full(settings["coverage_rows"], prior), random_state=rng)
         scores = _scores(arriving.log_ratios[:, 1], cell["kind"], settings)
-        sure = model.model_.recalibrated(_without_doubt(model.model_.calibrator), model.holdout_, calibration="affine")
         online = OnlineClassifier(model, tracker=BayesBank(), monitor=False)
         online.decide_many(scores)
         for name, interval in (
             ("batch", estimate_prior(model, scores).interval),
-            ("rows_alone", estimate_prior(sure, scores).interval),
+            ("rows_alone", estimate_from_rows(model.model_.evidence_rows(scores)).interval),
             ("online", online.interval(0.9)),
             ("bank_alone", online.tracker.interval(0.9)),
         ):
@@ -170,9 +170,3 @@ def _scores(log_ratios: FloatArray, kind: str, settings: Settings) -> FloatArray
     biased = log_ratios + settings["bias"]
     scores: FloatArray = 3.0 * biased if kind == "margin" else 1.0 / (1.0 + np.exp(-biased))
     return scores
-
-
-def _without_doubt(calibrator: Calibrator) -> LinearCalibrator:
-    if not isinstance(calibrator, LinearCalibrator):
-        raise TypeError("this experiment calibrates with lines")
-    return LinearCalibrator(calibrator.slopes, calibrator.offsets, calibrator.axes[:0])

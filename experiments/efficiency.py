@@ -141,7 +141,7 @@ def _works(name: str, model: Any, rows: FloatArray, settings: Settings) -> tuple
         method = f"{name}, {tracker}"
         works |= {
             f"adapt row.{method}": partial(_follow_one_by_one, one, *scored),
-            f"adapt block.{method}": partial(many.update_many, scored[0], views=scored[1]),
+            f"adapt block.{method}": partial(many.update_many, scored[0], evidence=scored[1]),
         }
         counts |= {f"adapt row.{method}": len(rows), f"adapt block.{method}": len(rows)}
     return works, counts
@@ -154,22 +154,22 @@ def _tracker(name: str, model: Any, settings: Settings) -> PriorTracker:
 
 
 def _scored(model: Any, rows: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    """Return what deciding rows needs of a model: posteriors or log ratios, (n, 2), and the views where it has any."""
+    """Return what deciding rows needs of a model: posteriors or log ratios, (n, 2), and evidence of the prior."""
     if isinstance(model, BlackBox):
         return model.log_ratios(rows), None
     if not hasattr(model, "model_"):
         return model.predict_proba(rows), None
     scores = model.model_.score(rows)
-    return scores.log_ratios, scores.views if model.model_.view_members else None
+    return scores.log_ratios, scores.evidence_from(0)
 
 
-def _follow_one_by_one(tracker: PriorTracker, log_ratios: FloatArray, views: FloatArray | None) -> None:
-    if views is None:
+def _follow_one_by_one(tracker: PriorTracker, log_ratios: FloatArray, evidence: FloatArray | None) -> None:
+    if evidence is None:
         for row in log_ratios:
             tracker.update(row)
         return
-    for row, own in zip(log_ratios, views, strict=True):
-        tracker.update(row, views=own)
+    for row, own in zip(log_ratios, evidence, strict=True):
+        tracker.update(row, evidence=own)
 
 
 def fastest(works: Works, repeats: int) -> dict[str, float]:

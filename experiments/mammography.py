@@ -5,6 +5,7 @@ rows should change nothing (offset 0, slope 1), and the bank should find the pri
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -19,9 +20,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from experiments.markdown import markdown_table
+from experiments.protocol import arriving
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
 from obil.calibration.calibrate import fit_calibrator
+from obil.calibration.cross_fit import score_method
+from obil.calibration.evidence_map import fit_evidence_map
 from obil.calibration.linear import SLOPE_SD, fit_linear
 from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.shift_protocol import shifted_streams
@@ -78,8 +82,8 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     held_out = labels[split.test]
     result: dict[str, Any] = {}
     for calibration in CALIBRATIONS:
-        log_ratios = _recalibrated(model, calibration).log_ratios(rows[split.test])
-        again = fit_linear(log_ratios, held_out, np.ones(len(held_out)), slope_sd=None)
+        scores = _recalibrated(model, calibration).score(rows[split.test])
+        again = fit_linear(scores.log_ratios, held_out, np.ones(len(held_out)), slope_sd=None)
         result[f"{calibration}.offset"], result[f"{calibration}.slope"] = (
             float(again.offsets[1]),
             float(again.slopes[1]),
@@ -94,24 +98,27 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
                 n_rows=settings["n_rows"],
                 random_state=seed,
             ):
-                arriving = log_ratios[stream.rows]
-                tracked.append(_second_half(BayesBank(model.prior_).update_many(arriving)) / stream.prior)
-                batch.append(float(estimate_from_rows(arriving).prior[1]) / stream.prior)
+                arrived = arriving(scores, stream.rows)
+                path = BayesBank(model.prior_).update_many(arrived.log_ratios, evidence=arrived.evidence_from(0))
+                tracked.append(_second_half(path) / stream.prior)
+                batch.append(float(estimate_from_rows(arrived.evidence[:, :, 0]).prior[1]) / stream.prior)
             result[f"{calibration}.tracked.{factor}"] = float(np.mean(tracked))
             result[f"{calibration}.batch.{factor}"] = float(np.mean(batch))
     return result
 
 
 def _recalibrated(model: RatioClassifier, calibration: str) -> RatioModel:
-    """Return the fitted model with another kind of calibrator, fitted on the same held-out rows."""
+    """Return the fitted model with another kind of calibrator and of evidence, fitted on the same held-out rows."""
     fitted = model.model_
-    holdout = fitted.holdout_
+    holdout, evidence = fitted.holdout_, fitted.evidence
+    assert evidence is not None
     scores = fitted.calibrator.invert(holdout.log_ratios)
-    slope_sd = SLOPE_SD if getattr(fitted.scorer, "method", "") == "predict_proba" else None
-    calibrator = fit_calibrator(
-        scores, holdout.labels, holdout.weights, method=calibration, slope_sd=slope_sd, random_state=0
-    )
-    return fitted.recalibrated(calibrator, holdout, calibration=calibration)
+    slope_sd = SLOPE_SD if score_method(model.estimators_[0]) == "predict_proba" else None
+    known: dict[str, Any] = {"method": calibration, "slope_sd": slope_sd, "random_state": 0}
+    calibrator = fit_calibrator(scores, holdout.labels, holdout.weights, **known)
+    score_map, choice = fit_evidence_map(evidence.scores, holdout.labels, holdout.weights, **known)
+    again = fitted.recalibrated(calibrator, holdout, calibration=calibration)
+    return replace(again, evidence=replace(evidence, calibrator=score_map, choice=choice))
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:

@@ -16,6 +16,7 @@ from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.shift_protocol import shifted_streams, thinned_rows
 from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
+from obil.serving.ratio_model import Scores
 
 MEASURES = ("f1", "gmean", "auprc", "ece", "cost")
 SET_NAMES = {
@@ -105,6 +106,11 @@ def streams(split: SplitSet, *, factors: list[float], n_draws: int, n_rows: int)
     )  # fmt: skip
     for stream in drawn:
         yield Arrivals(stream.factor, stream.rows, stream.prior)
+
+
+def arriving(scores: Scores, rows: IntArray) -> Scores:
+    """Return the scores of rows in the order in which they arrive; the same row may come again."""
+    return Scores(scores.log_ratios[rows], scores.evidence[rows])
 
 
 def thinned(split: SplitSet, *, factors: list[float]) -> Iterator[Arrivals]:

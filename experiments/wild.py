@@ -35,7 +35,7 @@ TRACKERS: dict[str, Callable[[], CompiledTracker | None]] = {
 }
 
 PROTOCOL = """**Real streams in time order.** The first {train_share:.0%} of the rows fit a `RatioClassifier` (gradient
-boosting, `views=True`, folds in time); the others come in time order. Every tracker gets the same log ratios and starts
+boosting, `views=True`, folds in time); the others come in time order. Every tracker reads the same evidence and starts
 at the training prior. Each figure is relative to the static model, which stays at the training prior: below 1 is a
 gain, above 1 is harm. cost: each error costs 1. cost (5): a missed positive costs 5. The local oracle is told the true
 prevalence of positives among the {oracle_rows:,} rows around each row. Periodic retraining fits the booster again
@@ -50,7 +50,7 @@ class Deployed(NamedTuple):
 
     classifier: RatioClassifier
     log_ratios: FloatArray  # (n, 2)
-    views: FloatArray  # (n, V, 2)
+    evidence: FloatArray  # (n, 1 + V, 2)
     rows: FloatArray  # (n, d)
     labels: IntArray  # (n,)
     training_rows: FloatArray
@@ -163,7 +163,7 @@ def _without_labels(deployed: Deployed, settings: Settings) -> dict[str, Any]:
     alarm_row: int | None = None
     for method, build in TRACKERS.items():
         online = OnlineClassifier(deployed.classifier, tracker=build(), monitor=method == SAFE, horizon=0)
-        decisions = online.decide_log_ratios(deployed.log_ratios, views=deployed.views)
+        decisions = online.decide_log_ratios(deployed.log_ratios, evidence=deployed.evidence)
         methods[method] = _measures(decisions.posteriors[:, 1], deployed.labels)
         alarm_row = online.monitor.alarm_row if online.monitor is not None else None
     local = local_prior(deployed.labels, settings["oracle_rows"])
@@ -187,7 +187,8 @@ def _with_labels(online: OnlineClassifier, deployed: Deployed, asked: IntArray, 
     for row in [*asked.tolist(), None]:
         stop = n_rows if row is None else min(row + 1 + delay, n_rows)
         if stop > start:
-            decisions = online.decide_log_ratios(deployed.log_ratios[start:stop], views=deployed.views[start:stop])
+            part = slice(start, stop)
+            decisions = online.decide_log_ratios(deployed.log_ratios[part], evidence=deployed.evidence[part])
             posteriors[start:stop] = decisions.posteriors[:, 1]
             start = stop
         if row is not None and row + delay < n_rows:
@@ -247,11 +248,16 @@ def _deployed(name: str, train_size: float, most_rows: int) -> Deployed:
     classifier = RatioClassifier(views=True, random_state=0)
     classifier.fit(rows[:n_train], labels[:n_train], time=np.arange(n_train))
     model = classifier.model_
-    parts = np.array_split(rows[n_train:], max(1, n_rows // 200_000))
+    log_ratios, evidence, n_scored = [], [], 0
+    for part in np.array_split(rows[n_train:], max(1, n_rows // 200_000)):
+        scores = model.score(part)
+        log_ratios.append(scores.log_ratios)
+        evidence.append(scores.evidence_from(n_scored))
+        n_scored += len(part)
     return Deployed(
         classifier=classifier,
-        log_ratios=np.concatenate([model.log_ratios(part) for part in parts]),
-        views=np.concatenate([model.score(part).views for part in parts]),
+        log_ratios=np.concatenate(log_ratios),
+        evidence=np.concatenate(evidence),
         rows=rows[n_train:],
         labels=labels[n_train:],
         training_rows=rows[:n_train],

@@ -19,6 +19,7 @@ from obil.trackers import BBSE, PriorTracker
 from obil.trackers.pass_search import estimate_from_rows
 
 Estimate = Callable[[FloatArray], float]  # the log ratios of a batch, (n, 2) -> its prior
+Evidence = Callable[[IntArray], FloatArray]  # numbers of arriving rows -> the log ratios to read their prior from
 
 
 class ScoredRows(NamedTuple):
@@ -58,13 +59,19 @@ def _by_predictions(make: Callable[..., PriorTracker], scores: ScoredRows, **cho
     return estimate
 
 
-def at_batch_prior(scores: ScoredRows, estimate: Estimate, *, best_f1: bool) -> Decider:
-    """Return a decider at equal costs, or at the best F1, for the prior of the whole stream."""
+def at_batch_prior(
+    scores: ScoredRows, estimate: Estimate, *, best_f1: bool, evidence: Evidence | None = None
+) -> Decider:
+    """Return a decider at equal costs, or at the best F1, for the prior of the whole stream.
+
+    The prior is read from `evidence`, or else from the log ratios that decide.
+    """
     table = FBetaPolicy().bind(Holdout.of(scores.held_out, scores.labels)) if best_f1 else None
 
     def decide(arrivals: Arrivals) -> Judged:
         ratios = scores.test[arrivals.rows]
-        prior = min(max(estimate(ratios), 1e-6), 1.0 - 1e-6)
+        seen = ratios if evidence is None else evidence(arrivals.rows)
+        prior = min(max(estimate(seen), 1e-6), 1.0 - 1e-6)
         own = ratios[:, 1]
         threshold = -float(logit(prior)) if table is None else table.log_threshold(prior)
         return Judged(own > threshold, np.asarray(expit(own + logit(prior))), own)

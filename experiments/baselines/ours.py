@@ -8,14 +8,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from experiments.baselines.batch_prior import ScoredRows, at_batch_prior, by_bbse, by_likelihood
 from experiments.baselines.network import Prepared
-from experiments.protocol import Arrivals, Decider, Judged, SplitSet
-from obil.arrays import FloatArray
+from experiments.protocol import Arrivals, Decider, Judged, SplitSet, arriving
+from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import EQUAL_COSTS
 from obil.bayes.posterior import posteriors_at
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.policies import CostPolicy, FBetaPolicy, Policy
-from obil.serving.ratio_model import RatioModel, as_ratio_model
+from obil.serving.ratio_model import RatioModel, Scores, as_ratio_model
 from obil.trackers import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker
 
 Follow = Callable[[RatioModel, float], PriorTracker]  # a model and the true prior, which only an oracle looks at
@@ -71,30 +71,37 @@ def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, De
         fitted = OBILClassifier(member=member, random_state=split.seed).fit(split.train, split.train_labels)
         test = split.test
     model = as_ratio_model(fitted)
-    ratios = fitted.log_ratios(test)
-    views = model.score(test).views if model.view_members else None
-    deciders = {
-        name: _decider(model, ratios, views, follow, policy) for name, (follow, policy) in FORMS[family].items()
-    }
+    scores = model.score(test)
+    deciders = {name: _decider(model, scores, follow, policy) for name, (follow, policy) in FORMS[family].items()}
     if family == "default":  # the same scores with other estimates of the prior: only the tracker differs
-        scores = ScoredRows(model.holdout_.log_ratios, model.holdout_.labels, ratios, float(model.prior_[1]))
-        deciders |= {
-            f"OBIL default, {method} on the batch": at_batch_prior(scores, make(scores), best_f1=True)
-            for method, make in (("BBSE", by_bbse), ("MLLS", by_likelihood))
-        }
-    return deciders, ratios[:, 1]
+        deciders |= _on_the_batch(model, scores)
+    return deciders, scores.log_ratios[:, 1]
 
 
-def _decider(
-    model: RatioModel, log_ratios: FloatArray, views: FloatArray | None, follow: Follow, policy: Policy
-) -> Decider:
+def _on_the_batch(model: RatioModel, scores: Scores) -> dict[str, Decider]:
+    """Return deciders at the prior of a whole stream, read from the evidence that a tracker would get."""
+    decided, labels, prior = model.holdout_.log_ratios, model.holdout_.labels, float(model.prior_[1])
+    rows = ScoredRows(decided, labels, scores.log_ratios, prior)
+    read = rows._replace(held_out=model.evidence_holdout.log_ratios)
+
+    def evidence(numbers: IntArray) -> FloatArray:
+        return arriving(scores, numbers).evidence_from(0)[:, 0]
+
+    return {
+        f"OBIL default, {method} on the batch": at_batch_prior(rows, make(read), best_f1=True, evidence=evidence)
+        for method, make in (("BBSE", by_bbse), ("MLLS", by_likelihood))
+    }
+
+
+def _decider(model: RatioModel, scores: Scores, follow: Follow, policy: Policy) -> Decider:
     """Return how a stream is decided: each row at the prior before it, which the row then updates."""
     bound = policy.bind(model.holdout_, positive=1)
 
     def decide(arrivals: Arrivals) -> Judged:
         tracker = follow(model, arrivals.prior)
-        ratios = log_ratios[arrivals.rows]
-        priors = tracker.update_many(ratios, views=None if views is None else views[arrivals.rows])
+        arrived = arriving(scores, arrivals.rows)
+        ratios = arrived.log_ratios
+        priors = tracker.update_many(ratios, evidence=arrived.evidence_from(0))
         own = ratios[:, 1]
         alerts = own > bound.log_thresholds(np.ascontiguousarray(priors[:, 1]))
         return Judged(alerts, posteriors_at(ratios, priors)[:, 1], own)

@@ -1,7 +1,7 @@
 """Fit members once, and fuse some of them by each method: what number, resampling and fusion change."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class _Fitted:
             targets = target_ratios(10 if family == "undersample" else 5, ratio)
             plans = [Plan(NETWORK, target) for target in targets]
         marks = [time.process_time()]
-        members, member_scores = fit_members(
+        (members,), member_scores = fit_members(
             rows,
             plans,
             [(inner.train, inner.test)],
@@ -102,7 +102,7 @@ class _Fitted:
             passes.append(time.process_time())
         return cls(
             members,
-            MemberScores(member_scores.rows, member_scores.scores, np.stack(variances, axis=1)),
+            replace(member_scores, variances=np.stack(variances, axis=1)),
             np.diff(marks).tolist(),
             np.diff(passes).tolist(),
             held_out,
@@ -115,16 +115,17 @@ class _Fitted:
         """Fuse the chosen members and calibrate on the held-out rows; measure the test rows."""
         started = time.process_time()
         variances = self.member_scores.variances
-        member_scores = MemberScores(
-            self.member_scores.rows,
-            self.member_scores.scores[:, chosen],
-            None if variances is None or how != "dropout" else variances[:, chosen],
+        member_scores = replace(
+            self.member_scores,
+            scores=self.member_scores.scores[:, chosen],
+            variances=None if variances is None or how != "dropout" else variances[:, chosen],
+            second=self.member_scores.second[:, chosen],
         )
         members = [self.members[i] for i in chosen]
         held_out = self.held_out
-        scorer, fused, _ = fuse(
+        fused = fuse(
             how,
-            members,
+            [members],
             member_scores,
             held_out.X,
             held_out.labels,
@@ -132,9 +133,10 @@ class _Fitted:
             slope_sd=SLOPE_SD,
             seed=self.seed,
         )
-        calibrator = fit_calibrator(fused, held_out.labels, held_out.weights)
+        calibrator = fit_calibrator(fused.scores, held_out.labels, held_out.weights)
         seconds = time.process_time() - started + sum(self.seconds[i] for i in chosen)
         if how == "dropout":
             seconds += sum(self.variance_seconds[i] for i in chosen)
         rows, labels = self.test
-        return measured(calibrator.apply(scorer.scores(rows)), labels, prior_at(self.ratio)) | {"seconds": seconds}
+        log_ratios = calibrator.apply(fused.folds[0].scores(rows))
+        return measured(log_ratios, labels, prior_at(self.ratio)) | {"seconds": seconds}

@@ -42,7 +42,7 @@ class Arrivals(NamedTuple):
     """A stream as a model sees it."""
 
     log_ratios: FloatArray  # (n, 2)
-    views: FloatArray  # (n, V, 2)
+    evidence: FloatArray  # (n, 1 + V, 2)
     labels: IntArray  # (n,)
     prior: float
 
@@ -94,24 +94,26 @@ def means_at(measured: list[tuple[float, dict[str, float]]]) -> dict[str, float]
 
 def scored(part: Fitted, rows: FloatArray, labels: IntArray, prior: float) -> Arrivals:
     """Return rows as the model and its views see them."""
-    return Arrivals(*part.model.score(rows), labels, prior)
+    scores = part.model.score(rows)
+    return Arrivals(scores.log_ratios, scores.evidence_from(0), labels, prior)
 
 
 def scores_of_methods(model: RatioModel, arrivals: Arrivals) -> dict[str, float]:
     """Return the F1 of every estimate of the prior: the same scores, and the same F1 policy at that prior."""
-    ratios, start = arrivals.log_ratios, model.prior_
-    held_out = model.holdout_
-    batch = BBSE.from_holdout(held_out.log_ratios, held_out.labels, prior=start, soft=True, window=len(ratios))
-    batch.update_many(ratios)  # its mean prediction covers the whole stream, which it sees before it decides
+    ratios, evidence, start = arrivals.log_ratios, arrivals.evidence, model.prior_
+    read = model.evidence_holdout
+    batch = BBSE.from_holdout(read.log_ratios, read.labels, prior=start, soft=True, window=len(ratios))
+    # its mean prediction covers the whole stream, which it sees before it decides
+    batch.update_many(ratios, evidence=evidence)
     priors: dict[str, Any] = {
-        "Algorithm 2": Algorithm2(start).update_many(ratios)[:, 1],
-        "bank": BayesBank(start).update_many(ratios)[:, 1],
-        "safe": SafeTracker.for_model(model).start(start).update_many(ratios, views=arrivals.views)[:, 1],
+        "Algorithm 2": Algorithm2(start).update_many(ratios, evidence=evidence)[:, 1],
+        "bank": BayesBank(start).update_many(ratios, evidence=evidence)[:, 1],
+        "safe": SafeTracker.for_model(model).start(start).update_many(ratios, evidence=evidence)[:, 1],
         "BBSE": np.full(len(ratios), batch.prior[1]),
         "training prior": np.full(len(ratios), start[1]),
         "true prior": np.full(len(ratios), arrivals.prior),
     }
-    thresholds = FBetaPolicy().bind(held_out)
+    thresholds = FBetaPolicy().bind(model.holdout_)
     return {
         method: f1(ratios[:, 1] > thresholds.log_thresholds(prior), arrivals.labels) for method, prior in priors.items()
     }

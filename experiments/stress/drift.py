@@ -58,9 +58,9 @@ def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
         )  # fmt: skip
         stream = classes.draw(truth, random_state=seed)
         known = Known(start, drift, view_reference, float(truth.mean()))
-        views = views_of(stream.features)
+        evidence = np.concatenate([stream.log_ratios[:, None], views_of(stream.features)], axis=1)
         found[f"{drift:g}"] = {
-            name: 100.0 * pair.excess(make(known).update_many(stream.log_ratios, views=views)[:, 1], truth)
+            name: 100.0 * pair.excess(make(known).update_many(stream.log_ratios, evidence=evidence)[:, 1], truth)
             for name, make in TRACKERS.items()
         }
     return found

@@ -1,6 +1,6 @@
 """Distort log ratios until their calibration error at prior 1/2 is what was asked for, and see who suffers."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from experiments.stress.contest import Arrivals, f1, fitted, means_at, scored, s
 from obil.arrays import FloatArray
 from obil.calibration.gate import Gate
 from obil.calibration.reliability import calibration_error, reliability
-from obil.serving.calibrators import LinearCalibrator
+from obil.serving.calibrators import LinearCalibrator, Quantity
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 
@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
     def of_arrivals(self, arrivals: Arrivals) -> Arrivals:
         """Return a stream as a model with this fault sees it."""
-        return arrivals._replace(log_ratios=self.of(arrivals.log_ratios), views=self.of(arrivals.views))
+        return arrivals._replace(log_ratios=self.of(arrivals.log_ratios), evidence=self.of(arrivals.evidence))
 
 
 # each family grows with its strength; that of the last has no calibration error to aim at
@@ -87,15 +87,34 @@ def balanced_error(holdout: Holdout) -> float:
 
 
 def distorted(model: RatioModel, fault: Fault) -> RatioModel:
-    """Return the model with a fault in its calibrator and in those of its views: nobody is left who knows better."""
-    views = tuple(
-        replace(view, calibrator=_distorted_map(view.calibrator, fault), holdout=fault.of(view.holdout))
-        for view in model.view_members
-    )
+    """Return the model with a fault in every map to log ratios, those of views too: nobody is left who knows better."""
+    assert model.evidence is not None
+    views = tuple(replace(view, calibrator=FaultyMap(view.calibrator, fault)) for view in model.view_members)
     return replace(
         model, calibrator=_distorted_map(model.calibrator, fault), holdout_=_distorted_rows(model.holdout_, fault),
-        view_members=views,
+        evidence=replace(model.evidence, calibrator=FaultyMap(model.evidence.calibrator, fault)), view_members=views,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FaultyMap:
+    """A map whose log ratios have a fault."""
+
+    right: Any  # the map without it
+    fault: Fault
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return int(self.right.n_classes)
+
+    def apply(self, scores: FloatArray) -> FloatArray:
+        """Return the distorted log ratios of raw scores, (n, K)."""
+        return self.fault.of(self.right.apply(scores))
+
+    def variance_of(self, quantity: Quantity) -> FloatArray:
+        """Return the variance that the map's own uncertainty gives to a quantity: it knows nothing of the fault."""
+        return np.asarray(self.right.variance_of(lambda moved: quantity(FaultyMap(moved, self.fault))))
 
 
 def _distorted_rows(holdout: Holdout, fault: Fault) -> Holdout:

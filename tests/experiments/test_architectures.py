@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 from experiments import architectures, runner
+from obil.serving.ratio_model import Scores
 
 
 def test_shifted_odds_leave_the_other_classes_in_proportion() -> None:
@@ -21,10 +22,11 @@ def test_exact_ratios_recover_nearly_all_of_the_gain() -> None:
     labels = np.repeat([0, 1], 10_000)
     x = np.random.default_rng(0).normal(2.5 * labels)
     log_ratios = np.stack([np.zeros_like(x), 2.5 * x - 2.5**2 / 2.0], axis=1)
+    scores = Scores(log_ratios, log_ratios[:, None, None])
     settings = {"factor": 10.0, "n_rows": 4_000}
     for shift, true in (("up", 10.0 / 19.0), ("down", 1.0 / 91.0)):
         streams = [
-            architectures.stream_losses(log_ratios, labels, np.array([0.9, 0.1]), shift, seed, settings)
+            architectures.stream_losses(scores, labels, np.array([0.9, 0.1]), shift, seed, settings)
             for seed in range(20)
         ]
         static, tracked, told = (np.mean([stream[key] for stream in streams]) for key in ("static", "tracked", "true"))

@@ -67,12 +67,15 @@ def test_a_distorted_model_scores_as_its_held_out_rows_say(model: RatioClassifie
     wrong, rows = miscalibration.distorted(model.model_, fault), np.array([[0.0], [1.0], [3.0]])
     np.testing.assert_allclose(wrong.log_ratios(rows), fault.of(model.model_.log_ratios(rows)))
     np.testing.assert_allclose(wrong.holdout_.log_ratios[:, 1], 0.5 * model.holdout_.log_ratios[:, 1] + 1.0)
+    np.testing.assert_allclose(wrong.score(rows).evidence, fault.of(model.model_.score(rows).evidence))
+    right, own = model.model_.evidence_holdout, wrong.evidence_holdout
+    np.testing.assert_allclose(own.log_ratios, fault.of(right.log_ratios))
 
 
 def test_with_a_calibrated_model_the_true_prior_is_hard_to_beat(model: RatioClassifier) -> None:
     stream = GaussianClasses.pair(2.0).draw(np.full(5_000, 0.4), random_state=1)
-    ratios = model.log_ratios(stream.features)
-    arrivals = contest.Arrivals(ratios, np.empty((len(ratios), 0, 2)), stream.labels, 0.4)
+    scores = model.model_.score(stream.features)
+    arrivals = contest.Arrivals(scores.log_ratios, scores.evidence_from(0), stream.labels, 0.4)
     found = contest.scores_of_methods(model.model_, arrivals)
     assert set(found) == set(contest.METHODS) - {"SMOTE"}
     assert found["true prior"] > found["training prior"] + 0.02

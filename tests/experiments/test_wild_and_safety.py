@@ -38,7 +38,7 @@ def test_late_labels_reach_the_classifier_only_when_they_are_due() -> None:
     scores = 2.0 * (rng.normal(size=300) + 2.0 * labels) - 2.0
     classifier = RatioClassifier.from_scores(scores, labels, kind="margin")
     log_ratios = classifier.log_ratios(scores)
-    deployed = wild.Deployed(classifier, log_ratios, np.empty((300, 0, 2)), scores[:, None], labels, scores, labels)
+    deployed = wild.Deployed(classifier, log_ratios, log_ratios[:, None], scores[:, None], labels, scores, labels)
     asked = np.arange(0, 300, 10)
     late, never = OnlineClassifier(classifier), OnlineClassifier(classifier)
     posteriors = wild._with_labels(late, deployed, asked, 0.1, 50)
@@ -53,7 +53,7 @@ def test_retraining_uses_no_label_before_it_is_due() -> None:
     rows = np.arange(400.0)[:, None]
     labels = (np.arange(400) % 2).astype(np.int64)
     deployed = wild.Deployed(
-        RatioClassifier(), np.empty((400, 2)), np.empty((400, 0, 2)), rows, labels, rows[:100], labels[:100]
+        RatioClassifier(), np.empty((400, 2)), np.empty((400, 1, 2)), rows, labels, rows[:100], labels[:100]
     )
     nothing_due = wild._retrained(deployed, np.arange(400), 10_000, 2)
     no_labels = wild._retrained(deployed, np.arange(0), 0, 2)

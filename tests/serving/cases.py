@@ -1,6 +1,7 @@
 """Fitted models of every kind that a file has to keep."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from obil.arrays import FloatArray, IntArray
+from obil.calibration.evidence_map import fit_bins
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
+from obil.serving.binned_calibrator import MixedCalibrator
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
 
@@ -39,12 +42,12 @@ def triangle_rows(n: int = 240, seed: int = 0) -> tuple[FloatArray, IntArray]:
 
 
 def _fitted(estimator: Any, **settings: Any) -> RatioModel:
-    return RatioClassifier(estimator, cv=2, random_state=0, **settings).fit(*pair_rows()).model_
+    return RatioClassifier(estimator, random_state=0, **settings).fit(*pair_rows()).model_
 
 
 def _named(labels: list[Any], estimator: Any = None) -> RatioModel:
     rows, numbers = pair_rows()
-    classifier = RatioClassifier(estimator or LogisticRegression(), cv=2, random_state=0)
+    classifier = RatioClassifier(estimator or LogisticRegression(), random_state=0)
     return classifier.fit(rows, np.array(labels)[numbers]).model_
 
 
@@ -56,7 +59,7 @@ def _scores(kind: str, **settings: Any) -> RatioModel:
 
 
 def _three_classes(calibration: str) -> RatioModel:
-    classifier = RatioClassifier(LogisticRegression(), cv=2, calibration=calibration, random_state=0)
+    classifier = RatioClassifier(LogisticRegression(), calibration=calibration, random_state=0)
     return classifier.fit(*triangle_rows()).model_
 
 
@@ -64,6 +67,15 @@ def _frozen() -> RatioModel:
     rows, labels = pair_rows()
     fitted = FrozenEstimator(LogisticRegression().fit(rows[:100], labels[:100]))
     return RatioClassifier(fitted).fit(rows[100:], labels[100:]).model_
+
+
+def _in_bins(model: RatioModel, *, mix: bool = False) -> RatioModel:
+    """Return the model with the prior read from bins, or from a mixture of them with its own calibrator."""
+    assert model.evidence is not None
+    scores, labels, weights = model.evidence.scores, model.holdout_.labels, model.holdout_.weights
+    bins = fit_bins(scores, labels, weights)
+    score_map = MixedCalibrator(model.calibrator, bins, model.prior_) if mix else bins
+    return replace(model, evidence=replace(model.evidence, calibrator=score_map))
 
 
 def table(n: int = 200, seed: int = 0) -> tuple[pd.DataFrame, IntArray]:
@@ -77,13 +89,13 @@ def _with_encoder() -> RatioModel:
     frame, labels = table()
     encoder = ColumnEncoder.fit(frame)
     booster = HistGradientBoostingClassifier(max_iter=5, categorical_features=encoder.categories, random_state=0)
-    return RatioClassifier(booster, cv=2, random_state=0).fit(encoder.encode(frame), labels).with_encoder(encoder)
+    return RatioClassifier(booster, random_state=0).fit(encoder.encode(frame), labels).with_encoder(encoder)
 
 
 def _data_frame() -> RatioModel:
     rows, labels = pair_rows()
     frame = pd.DataFrame(rows, columns=["age", "marker", "weight"])
-    return RatioClassifier(LogisticRegression(), cv=2, random_state=0).fit(frame, labels).model_
+    return RatioClassifier(LogisticRegression(), random_state=0).fit(frame, labels).model_
 
 
 MODELS: dict[str, Callable[[], RatioModel]] = {
@@ -93,6 +105,13 @@ MODELS: dict[str, Callable[[], RatioModel]] = {
     "three classes, affine": lambda: _three_classes("affine"),
     "three classes, vector": lambda: _three_classes("vector"),
     "with views": lambda: _fitted(LogisticRegression(), views=True),
+    "refitted, with views": lambda: _fitted(LogisticRegression(), cv=2, ensemble=False, views=True),
+    "held out once": lambda: _fitted(GaussianNB(), cv=0.5),
+    "bins": lambda: _in_bins(_fitted(LogisticRegression())),
+    "bins and a line": lambda: _in_bins(_fitted(LogisticRegression()), mix=True),
+    "bins and a monotone map": lambda: _in_bins(_fitted(LogisticRegression(), calibration="isotonic"), mix=True),
+    "three classes, bins": lambda: _in_bins(_three_classes("affine")),
+    "without evidence of its own": lambda: replace(_fitted(LogisticRegression()), evidence=None),
     "with an encoder": _with_encoder,
     "data frame": _data_frame,
     "frozen": _frozen,

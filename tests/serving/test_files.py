@@ -24,6 +24,7 @@ from obil.serving.ratio_model import RatioModel
 from tests.serving.cases import MODELS, pair_rows, service_rows
 from tests.serving.stored import arrays_of
 
+N_FOLDS = {"frozen": 1, "held out once": 1, "refitted, with views": 2}  # where that is not the default
 GOLDEN = Path(__file__).parent / "golden" / "format_1"
 
 
@@ -31,16 +32,26 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+def assert_same_arrays(first: Any, second: Any) -> None:
+    own, others = arrays_of(first), arrays_of(second)
+    assert {name: values.tobytes() for name, values in own.items()} == {n: v.tobytes() for n, v in others.items()}
+
+
 def assert_same_model(first: RatioModel, second: RatioModel, rows: Any) -> None:
     assert first.log_ratios(rows).tobytes() == second.log_ratios(rows).tobytes()
-    assert first.score(rows).views.tobytes() == second.score(rows).views.tobytes()
+    assert first.score(rows).evidence.tobytes() == second.score(rows).evidence.tobytes()
     assert first.classes_.tolist() == second.classes_.tolist()
     assert first.classes_.dtype.kind == second.classes_.dtype.kind
     assert first.prior_.tobytes() == second.prior_.tobytes()
     for field in ("log_ratios", "labels", "weights"):
         assert getattr(first.holdout_, field).tobytes() == getattr(second.holdout_, field).tobytes()
-    own, others = arrays_of(first.calibrator), arrays_of(second.calibrator)
-    assert {name: values.tobytes() for name, values in own.items()} == {n: v.tobytes() for n, v in others.items()}
+    assert_same_arrays(first.calibrator, second.calibrator)
+    assert (first.evidence is None) == (second.evidence is None)
+    if first.evidence is not None and second.evidence is not None:
+        assert_same_arrays(first.evidence.calibrator, second.evidence.calibrator)
+        assert first.evidence.scores.tobytes() == second.evidence.scores.tobytes()
+        for part in ("tolerance", "choice"):
+            assert getattr(first.evidence, part) == getattr(second.evidence, part)
     assert first.feature_names == second.feature_names
     assert first.encoder == second.encoder
     assert [view.holdout.tobytes() for view in first.view_members] == [
@@ -57,9 +68,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_comes_back_to_the_last_bit(name: str, tmp_path: Path) -> None:
-    if name == "with views":
-        assert MODELS[name]().view_members
     model = MODELS[name]()
+    assert bool(model.view_members) == name.endswith("with views")
+    assert model.n_folds == N_FOLDS.get(name, 1 if name.startswith("scores") else 5)
     save(model, tmp_path / "model")
     assert_same_model(model, load(tmp_path / "model"), service_rows(name))
 
@@ -78,7 +89,7 @@ def test_models_of_imbalanced_learn_come_back_to_the_last_bit(sampler: str, tmp_
         if sampler == "forest"
         else make_pipeline(samplers[sampler](random_state=0), LogisticRegression())
     )
-    model = RatioClassifier(estimator, cv=2, random_state=0).fit(*pair_rows()).model_
+    model = RatioClassifier(estimator, random_state=0).fit(*pair_rows()).model_
     save(model, tmp_path / "model")
     assert_same_model(model, load(tmp_path / "model"), pair_rows(60, seed=1)[0])
 
@@ -100,7 +111,7 @@ def test_the_manifest_tells_no_time_and_names_every_file(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {
         "format", "kind", "versions", "scorer", "calibrator", "classes", "prior", "holdout", "feature_names", "encoder",
-        "view_members", "calibration", "advice", "files",
+        "view_members", "calibration", "advice", "evidence", "files",
     }  # fmt: skip
     assert set(manifest["files"]) == set(contents(folder)) - {"manifest.json"}
 
@@ -153,8 +164,8 @@ def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
 
 
 def test_an_estimator_without_a_safe_form_is_refused_when_saved(tmp_path: Path) -> None:
-    model = RatioClassifier(GaussianNB(), cv=2, random_state=0).fit(*pair_rows())
-    model.model_.scorer.estimator.callback = (value for value in range(3))
+    model = RatioClassifier(GaussianNB(), random_state=0).fit(*pair_rows())
+    model.model_.scorer.folds[1].estimator.callback = (value for value in range(3))
     with pytest.raises(ModelFileError, match="without pickle"):
         save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -167,7 +178,7 @@ def test_only_a_fitted_model_can_be_saved(tmp_path: Path) -> None:
         save({"not": "a model"}, tmp_path / "model")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "arrays.safetensors", "scorer.skops"])
+@pytest.mark.parametrize("name", ["manifest.json", "arrays.safetensors", "scorer.folds0.skops"])
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "gone", "noise"])
 def test_a_damaged_file_is_refused(name: str, damage: str, folder: Path) -> None:
     path = folder / name
@@ -307,7 +318,7 @@ def test_a_foreign_type_is_refused_without_being_imported(folder: Path, tmp_path
     (tmp_path / "hostile_module.py").write_text(
         f"open({str(tmp_path / 'trace')!r}, 'w').close()\n\nclass Payload:\n    pass\n"
     )
-    skops = folder / "scorer.skops"
+    skops = folder / "scorer.folds0.skops"
     with zipfile.ZipFile(skops) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(members["schema.json"])
@@ -336,7 +347,7 @@ def test_a_foreign_type_is_refused_without_being_imported(folder: Path, tmp_path
 
 def test_a_function_in_place_of_an_estimator_is_refused(folder: Path, tmp_path: Path) -> None:
     """`os.system` as the class to build, with a command as its argument."""
-    skops = folder / "scorer.skops"
+    skops = folder / "scorer.folds0.skops"
     schema = {
         "__class__": "system", "__module__": "os", "__loader__": "ObjectNode",
         "content": {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode",
@@ -352,7 +363,7 @@ def test_a_function_in_place_of_an_estimator_is_refused(folder: Path, tmp_path: 
 
 
 def test_a_type_of_the_users_own_loads_when_it_is_trusted(tmp_path: Path) -> None:
-    model = RatioClassifier(OwnClassifier(), cv=2, random_state=0).fit(*pair_rows()).model_
+    model = RatioClassifier(OwnClassifier(), random_state=0).fit(*pair_rows()).model_
     save(model, tmp_path / "model")
     own = f"{OwnClassifier.__module__}.OwnClassifier"
     with pytest.raises(ModelFileError, match="OwnClassifier"):

@@ -3,18 +3,22 @@
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
 from obil.calibration.linear import SLOPE_SD, as_counts, class_prior, fit_linear
 from obil.serving.binned_calibrator import BinnedCalibrator, MixedCalibrator, mixed
 from obil.serving.calibrators import Calibrator, ScoreMap
+from obil.serving.holdout import Holdout
+from obil.trackers.passes import PassEvidence
 
 MOST_BINS = 6  # for each most probable class
 ROWS_PER_BIN = 25  # of the rarest class
 FEWEST_ROWS = 50  # of the rarest class, below which frequencies are noise
 N_FOLDS = 5
+STREAM_ROWS = 5_000  # of a stream whose prior is to be found
+SHIFTS = (1.0 / 16.0, 0.25, 1.0, 4.0)  # of the odds of every other class
+DIGITS = 6  # scores that agree in them are the same score
 CALIBRATED, BINS, MIXED = "calibrated", "bins", "mixed"
 
 
@@ -28,10 +32,10 @@ def fit_evidence_map(
     slope_sd: float | None = SLOPE_SD,
     random_state: int | None = None,
 ) -> tuple[ScoreMap, str]:
-    """Return the map of raw scores (n, K) that predicts held-out labels best, and the figures it was chosen by.
+    """Return the map of raw scores (n, K) that finds held-out priors best, and the figures it was chosen by.
 
     The candidates are a calibrator of the kind named (`calibrator`, where it is fitted already), bins, and the mean of
-    their posteriors; the one with the least cross-validated log loss at the prior of these rows is fitted on all.
+    their posteriors; the one with the least cross-validated `prior_error` is fitted on all rows.
     """
     n_classes = scores.shape[1]
     settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
@@ -41,25 +45,44 @@ def fit_evidence_map(
     if rarest < FEWEST_ROWS or n_classes**2 * _n_bins(rarest, n_classes) > 4_000_000:
         return whole, f"{CALIBRATED}: {rarest:.0f} rows of the rarest class are too few for bins"
     folds = _spread_over_folds(labels, n_classes)
-    losses = {name: np.empty(len(labels)) for name in (CALIBRATED, BINS, MIXED)}
+    ratios = {name: np.empty_like(scores) for name in (CALIBRATED, BINS, MIXED)}
     for fold in range(N_FOLDS):
         seen, new = folds != fold, folds == fold
         prior = class_prior(labels[seen], counts[seen], n_classes)
         first = fit_calibrator(scores[seen], labels[seen], counts[seen], **settings).apply(scores[new])
         second = fit_bins(scores[seen], labels[seen], counts[seen], slope_sd=slope_sd).apply(scores[new])
-        ratios = {CALIBRATED: first, BINS: second, MIXED: mixed(first, second, prior)}
-        for name, log_ratios in ratios.items():
-            logs = log_softmax(log_ratios + np.log(prior), axis=1)
-            losses[name][new] = -logs[np.arange(len(logs)), labels[new]]
-    means = {name: float(counts @ loss / counts.sum()) for name, loss in losses.items()}
-    chosen = min(means, key=lambda name: means[name])
-    figures = f"{chosen}: held-out log loss " + ", ".join(f"{name} {mean:.5f}" for name, mean in means.items())
+        ratios[CALIBRATED][new], ratios[BINS][new] = first, second
+        ratios[MIXED][new] = mixed(first, second, prior)
+    errors = {name: prior_error(Holdout(values, labels, counts)) for name, values in ratios.items()}
+    chosen = min(errors, key=lambda name: errors[name])
+    figures = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+    figures = f"{chosen}: relative error of the prior of {STREAM_ROWS:,} rows {figures}"
     if chosen == CALIBRATED:
         return whole, figures
     bins = fit_bins(scores, labels, counts, slope_sd=slope_sd)
     if chosen == BINS:
         return bins, figures
     return MixedCalibrator(whole, bins, class_prior(labels, counts, n_classes)), figures
+
+
+def prior_error(held_out: Holdout) -> float:
+    """Return the error to be expected of a prior found with these log ratios, relative to each class's prior.
+
+    Held-out rows weighted to other priors stand for streams. There the likelihood's Newton step from the truth is the
+    bias of the estimate, and its curvature the variance that a stream of `STREAM_ROWS` rows adds. A log loss at one
+    prior would hardly tell the maps apart: a ratio that is wrong in its tail, where a rare class is found, costs it
+    little.
+    """
+    logs = []
+    for factor in SHIFTS:
+        moved = held_out.prior.copy()
+        moved[1::2] *= factor  # every other class: of two, the second
+        prior = moved / moved.sum()
+        evidence = PassEvidence.of(held_out.log_ratios, prior, weights=held_out.weights_at(prior))
+        bias = evidence.next_prior() - prior
+        noise = np.minimum(evidence.standard_errors() / np.sqrt(STREAM_ROWS), 1.0)
+        logs.append(np.log(((bias**2 + noise**2) / prior**2).mean()) / 2.0)
+    return float(np.exp(np.mean(logs)))
 
 
 def fit_bins(
@@ -96,9 +119,16 @@ def _n_bins(rarest: float, n_classes: int) -> int:
 
 
 def _quantiles(values: FloatArray, weights: FloatArray, levels: FloatArray) -> FloatArray:
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    quantiles: FloatArray = values[order][np.searchsorted(reached, levels * reached[-1])]
+    """Return quantiles of weighted values, each halfway between two values that differ.
+
+    Rows that repeat would otherwise lie on an edge, and rounding decide on which side of it.
+    """
+    rounded = np.round(values, DIGITS)
+    distinct, which = np.unique(rounded, return_inverse=True)
+    reached = np.cumsum(np.bincount(which, weights=weights))
+    at = np.searchsorted(reached, levels * reached[-1])
+    padded = np.concatenate([[distinct[0] - 1.0], distinct])
+    quantiles: FloatArray = (padded[at] + padded[at + 1]) / 2.0
     return quantiles
 
 

@@ -1,7 +1,7 @@
 """Fit a saved model's calibrator again on new labelled rows."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,38 +23,45 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Fit the calibrator again on new labelled rows; the model itself stays as it is."""
+    from dataclasses import replace
+
     import numpy as np
 
     from obil.calibration.calibrate import fit_calibrator
+    from obil.calibration.evidence_map import fit_evidence_map
     from obil.calibration.linear import SLOPE_SD
     from obil.serving.files import save
+    from obil.serving.folds import folds_of_rows
     from obil.serving.holdout import Holdout
+    from obil.serving.ratio_model import Evidence
 
     written = out or model
     fitted = tables.load_model(model, trust)
     tables.require_folder_to_write(written)
     rows = tables.read_labelled(labelled, fitted, target)
-    scores = fitted.scores(rows.rows)
+    n_rows, weights = len(rows.labels), np.ones(len(rows.labels))
+    scores = fitted.scores(rows.rows)  # (n, K) that decide
     method = calibration or fitted.calibration
-    calibrator = fit_calibrator(
-        scores,
-        rows.labels,
-        np.ones(len(rows.labels)),
-        method=method,
-        slope_sd=SLOPE_SD if fitted.scores_probabilities else None,
-        random_state=0,
-    )
+    slope_sd = SLOPE_SD if fitted.scores_probabilities else None
+    known: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": 0}
+    calibrator = fit_calibrator(scores, rows.labels, weights, **known)
     held_out = Holdout.of(fitted.calibrated(scores, calibrator), rows.labels)
-    save(fitted.recalibrated(calibrator, held_out, calibration=method), written)
+    # no fold has seen these rows, so any one of them is as good: the one that a stream would choose
+    seen = fitted.fold_scores(rows.rows)[np.arange(n_rows), folds_of_rows(0, n_rows, fitted.n_folds)]  # (n, K)
+    same = calibrator if np.array_equal(seen, scores) else None
+    score_map, choice = fit_evidence_map(seen, rows.labels, weights, calibrator=same, **known)
+    before = fitted.evidence or Evidence(score_map, seen)
+    evidence = replace(before, calibrator=score_map, scores=seen, choice=choice)  # the folds and their tolerance stay
+    save(fitted.recalibrated(calibrator, held_out, calibration=method, evidence=evidence), written)
 
     maps = {"before": tables.linear_map(fitted.calibrator), "after": tables.linear_map(calibrator)}
     if as_json:
-        summary = {"model": str(written), "rows": len(rows.labels), "unlabelled": rows.n_unlabelled, "method": method}
+        summary = {"model": str(written), "rows": n_rows, "unlabelled": rows.n_unlabelled, "method": method}
         linear = {name: {"slopes": one[0], "offsets": one[1]} for name, one in maps.items() if one is not None}
         print_json(summary | linear)
         return
     left_out = f", {rows.n_unlabelled:,} unlabelled left out" if rows.n_unlabelled else ""
-    title = f"Calibrated ({method}) on {len(rows.labels):,} rows{left_out}; written to {written}"
+    title = f"Calibrated ({method}) on {n_rows:,} rows{left_out}; written to {written}"
     tables.show_table(title, ("", "slope", "offset"), [(name, *_figures(one)) for name, one in maps.items()])
     if fitted.n_views:
         typer.echo("Note: the views of the model were calibrated to the old rows and are left out.")

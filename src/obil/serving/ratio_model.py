@@ -214,6 +214,10 @@ class RatioModel:
         """Return the raw scores of rows, (n, K): what a calibrator is fitted on."""
         return self.scorer.scores(self.prepare(X))
 
+    def fold_scores(self, X: Any) -> FloatArray:
+        """Return the raw scores of rows by the model of each fold, (n, F, K): what evidence is mapped from."""
+        return fold_scores(self._evidence_scorer, self.prepare(X))
+
     def calibrated(self, scores: FloatArray, calibrator: Calibrator | None = None) -> FloatArray:
         """Return the log ratios of raw scores, with this calibrator or another, (n, K)."""
         ratios = (calibrator or self.calibrator).apply(scores)
@@ -230,8 +234,14 @@ class RatioModel:
         """Return a prior given as a number, an array or {class: probability}, (K,)."""
         return prior_of_classes(prior, self.classes_)
 
-    def recalibrated(self, calibrator: Calibrator, holdout: Holdout, *, calibration: str) -> "RatioModel":
-        """Return the same model with another calibrator, of the kind named, and the rows that vouch for it."""
+    def recalibrated(
+        self, calibrator: Calibrator, holdout: Holdout, *, calibration: str, evidence: Evidence | None = None
+    ) -> "RatioModel":
+        """Return the same model with another calibrator, of the kind named, and the rows that vouch for it.
+
+        `evidence` is of the same rows. Without it the calibrator maps evidence too, which a model of several folds
+        should not do: the scores of one fold are distributed differently from their mean.
+        """
         return replace(
             self,
             calibrator=calibrator,
@@ -239,7 +249,7 @@ class RatioModel:
             view_members=(),
             calibration=calibration,
             advice=None,
-            evidence=None,
+            evidence=evidence,
         )
 
     def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":
