@@ -1,15 +1,14 @@
-"""Folds have every class, are even, and never split a group or a duplicate."""
+"""Folds have every class, are even, and never split a group."""
 
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 
-from obil.calibration.cross_fit import choose_splits, deal_folds, rows_as_groups
+from obil.calibration.cross_fit import choose_splits, deal_folds
 from obil.errors import InvalidInputError
 
 
@@ -82,17 +81,6 @@ def test_five_positives_make_no_more_than_five_folds() -> None:
     assert np.bincount(folds[labels == 1]).tolist() == [1] * 5
 
 
-def test_duplicates_form_a_group_in_arrays_and_tables_and_nothing_else_does() -> None:
-    rows = np.array([[1.0, 2.0], [3.0, np.nan], [1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
-    for table in (rows, pd.DataFrame(rows)):
-        groups = rows_as_groups(table)
-        assert groups is not None
-        assert groups[0] == groups[2]
-        assert groups[1] == groups[3]
-        assert len(set(groups.tolist())) == 3
-    assert rows_as_groups(["a text", "another"]) is None
-
-
 def splits_of(cv: Any, n: int = 60, **given: Any) -> list[tuple[Any, Any]]:
     labels = np.arange(n) % 3 // 2
     rows = np.arange(float(n))[:, None]
@@ -106,10 +94,23 @@ def test_every_row_is_tested_once_and_never_trained_on_then() -> None:
     assert all(not set(train.tolist()) & set(test.tolist()) for train, test in splits)
 
 
-def test_time_makes_blocks() -> None:
+def test_equal_rows_are_dealt_like_any_others() -> None:
+    """New rows repeat as the training rows do: a fold's model has seen as many of either."""
+    labels = np.arange(60) % 3 // 2
+    rows = (np.arange(60.0) // 30)[:, None]
+    for same, other in zip(
+        choose_splits(5, rows, labels, labels, groups=None, time=None, random_state=0), splits_of(5), strict=True
+    ):
+        np.testing.assert_array_equal(same[0], other[0])
+        np.testing.assert_array_equal(same[1], other[1])
+        assert set(rows[same[1], 0].tolist()) == {0.0, 1.0}
+
+
+def test_time_makes_blocks_and_leaves_every_other_row_to_learn_from() -> None:
     time = np.random.default_rng(0).permutation(60)
-    for _, test in splits_of(4, time=time):
-        assert np.ptp(time[test]) == 14
+    for train, test in splits_of(5, time=time):
+        assert np.ptp(time[test]) == 11
+        assert sorted([*train.tolist(), *test.tolist()]) == list(range(60))
 
 
 def test_splitters_and_pairs_are_taken_as_they_are() -> None:

@@ -2,12 +2,14 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, logit
+from sklearn.tree import DecisionTreeClassifier
 
 import obil as package
 from tests.cli.cases import HEADER, obil, ward_rows, write_csv
@@ -146,6 +148,37 @@ def test_calibrate_keeps_the_method_it_finds(method: str, here: Path) -> None:
     assert record["model"] == "m"
     assert len(package.load("m").holdout_.labels) == 200
     assert "Calibrated" in obil("calibrate", "m", "new.csv", "--target", "ill").stdout
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_a_stream_of_a_recalibrated_model_of_several_folds_finds_the_prior(here: Path, ensemble: bool) -> None:
+    """The seeds are fixed: over others the prior found has a standard deviation of .015, and 99 % intervals cover."""
+    names = ["a", "b", "c"]
+
+    def drawn(n: int, prior: float, seed: int, *, moved: float = 0.0) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        ill = rng.random(n) < prior
+        rows = rng.normal(moved + 0.9 * ill[:, None], 1.0, (n, 3))
+        return pd.DataFrame(rows, columns=names).assign(ill=ill.astype(int))
+
+    train, rows = drawn(1_500, 0.3, 0), drawn(6_000, 0.1, 2, moved=0.4)
+    tree = DecisionTreeClassifier(min_samples_leaf=10, random_state=0)  # each fold's differs much from the mean
+    fitted = package.RatioClassifier(tree, ensemble=ensemble, views=True, random_state=0)
+    package.save(fitted.fit(train[names], train["ill"]), "m")
+    drawn(4_000, 0.3, 1, moved=0.4).to_csv("moved.csv", index=False)
+    result = obil("calibrate", "m", "moved.csv", "--target", "ill", "--out", "m2")
+    assert "views of the model" in result.stdout
+    model = package.load("m2")
+    assert (model.n_folds, model.n_views) == (5, 0)
+    online = package.OnlineClassifier(model, tracker=package.trackers.BayesBank())
+    assert online.decide_many(rows[names]).priors[3_000:, 1].mean() == pytest.approx(0.1, abs=0.04)
+    assert online.trusted
+    low, high = package.estimate_prior(model, rows[names], level=0.99).interval[1]
+    assert low < 0.1 < high
+    if ensemble:  # one fold's scores are not distributed as their mean, which the calibrator was fitted on
+        biased = package.OnlineClassifier(replace(model, evidence=None))
+        biased.decide_many(rows[names])
+        assert not biased.trusted
 
 
 def test_prior_covers_the_truth_whole_and_by_group(here: Path) -> None:

@@ -201,13 +201,13 @@ def test_writes_what_the_online_classifier_decides(
     assert result.stdout == ""
 
 
-def test_bits_are_those_of_deciding_the_batch_invariant_ratios(
+def test_bits_are_those_of_deciding_the_batch_invariant_scores(
     run: Callable[..., Result], data: Path, model: Path, table: pd.DataFrame, tmp_path: Path
 ) -> None:
     run(data)
     loaded = obil.load(model)
     scores = batch_invariant_scores(loaded, table, first_row=0)
-    expected = obil.OnlineClassifier(loaded).decide_log_ratios(scores.log_ratios)
+    expected = obil.OnlineClassifier(loaded).decide_scores(scores)
     with (tmp_path / "out.csv").open() as file:
         found = list(csv.DictReader(file))
     assert [float(row["prior"]) for row in found] == expected.priors[:, 1].tolist()
@@ -215,15 +215,16 @@ def test_bits_are_those_of_deciding_the_batch_invariant_ratios(
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100])
-def test_batch_invariant_ratios_do_not_depend_on_how_rows_are_cut(model: Path, table: pd.DataFrame, size: int) -> None:
+def test_batch_invariant_scores_do_not_depend_on_how_rows_are_cut(model: Path, table: pd.DataFrame, size: int) -> None:
     loaded: RatioModel = obil.load(model)
-    whole = batch_invariant_scores(loaded, table, first_row=5).log_ratios
+    whole = batch_invariant_scores(loaded, table, first_row=5)
     parts = [
-        batch_invariant_scores(loaded, table.iloc[start : start + size], first_row=5 + start).log_ratios
+        batch_invariant_scores(loaded, table.iloc[start : start + size], first_row=5 + start)
         for start in range(0, len(table), size)
     ]
-    assert np.array_equal(np.concatenate(parts), whole)
-    np.testing.assert_allclose(whole, loaded.log_ratios(table), rtol=1e-9)
+    assert np.array_equal(np.concatenate([part.log_ratios for part in parts]), whole.log_ratios)
+    assert np.array_equal(np.concatenate([part.evidence for part in parts]), whole.evidence)
+    np.testing.assert_allclose(whole.log_ratios, loaded.log_ratios(table), rtol=1e-9)
 
 
 @pytest.mark.parametrize("every", ["1", "13", "100000"])

@@ -101,7 +101,7 @@ class StreamAudit:
         rows = read_rows(event.payload)
         if event.first_row != self.n_rows:
             self.faults.append(f"{self.stream}: row {event.first_row} follows {self.n_rows}")
-        decisions = online.decide_log_ratios(rows.log_ratios, views=rows.views, ids=rows.ids)
+        decisions = online.decide_log_ratios(rows.log_ratios, evidence=rows.evidence, ids=rows.ids)
         self.n_rows += event.n_rows
         ratios, priors = rows.log_ratios[:, 1].tolist(), decisions.priors.tolist()
         for name, ratio, label, prior in zip(decisions.ids, ratios, decisions.labels.tolist(), priors, strict=True):

@@ -1,6 +1,6 @@
 """The prevalence of a batch comes with an interval that holds the truth and knows the calibrator's doubt."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,17 +9,31 @@ from sklearn.linear_model import LogisticRegression
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.estimate_prior import estimate_prior
-from obil.serving.calibrators import LinearCalibrator, MonotoneCalibrator
+from obil.serving.calibrators import Quantity, ScoreMap
 from obil.serving.ratio_model import RatioModel
 from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
 
 
+@dataclass(frozen=True)
+class Sure:
+    """A map that does not doubt itself."""
+
+    own: ScoreMap
+
+    def apply(self, scores: np.ndarray) -> np.ndarray:
+        return self.own.apply(scores)
+
+    def variance_of(self, quantity: Quantity) -> np.ndarray:
+        return np.zeros_like(quantity(self))
+
+    @property
+    def n_classes(self) -> int:
+        return self.own.n_classes
+
+
 def without_doubt(model: RatioModel) -> RatioModel:
-    calibrator = model.calibrator
-    if isinstance(calibrator, MonotoneCalibrator):
-        return replace(model, calibrator=replace(calibrator, copies=calibrator.copies[:0]))
-    assert isinstance(calibrator, LinearCalibrator)
-    return replace(model, calibrator=replace(calibrator, axes=calibrator.axes[:0]))
+    assert model.evidence is not None
+    return replace(model, evidence=replace(model.evidence, calibrator=Sure(model.evidence.calibrator)))
 
 
 @pytest.mark.parametrize("prior", [0.02, 0.1, 0.4])

@@ -326,10 +326,10 @@ def test_a_second_writer_is_refused_and_readers_are_not() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     class Slow(FixedPrior):
-        def update_many(self, log_ratios: Any, *, views: Any = None) -> Any:
+        def update_many(self, log_ratios: Any, *, evidence: Any = None) -> Any:
             entered.set()
             assert leave.wait(10.0)
-            return super().update_many(log_ratios, views=views)
+            return super().update_many(log_ratios, evidence=evidence)
 
     online = OnlineClassifier(PAIR, tracker=Slow())
     first = threading.Thread(target=online.decide_many, args=([0.0, 1.0],))

@@ -285,6 +285,9 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "evidence that is a number": {"manifest": lambda told: told.update(evidence=3)},
     "evidence that is missing": {"manifest": lambda told: told.pop("evidence")},
     "a tolerance that is a word": {"manifest": lambda told: told["evidence"].update(tolerance="none")},
+    "a tolerance below zero": {"manifest": lambda told: told["evidence"].update(tolerance=-1.0)},
+    "a tolerance that allows for anything": {"manifest": lambda told: told["evidence"].update(tolerance=99.0)},
+    "a tolerance that is not a number": {"manifest": lambda told: told["evidence"].update(tolerance=float("nan"))},
     "a choice that is a number": {"manifest": lambda told: told["evidence"].update(choice=3)},
 }
 

@@ -124,6 +124,8 @@ def test_folds_of_other_classes_or_other_rows_are_refused() -> None:
         FoldScorer((stump_forest(2), stump_forest(3)))
     with pytest.raises(InvalidInputError, match="same classes and features"):
         FoldScorer((stump_forest(), replace(stump_forest(), n_features=WIDTH + 1)))
+    with pytest.raises(InvalidInputError, match="same classes and features"):
+        FoldScorer((stump_forest(), ColumnScorer("margin", np.array([0.5, 0.5]))))  # takes rows of any width
 
 
 def test_folds_come_back_from_a_folder_to_the_last_bit(tmp_path: Path) -> None:

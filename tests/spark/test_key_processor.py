@@ -17,7 +17,7 @@ from obil.spark.key_processor import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLay
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, pair_stream
 
-LAYOUT = RowLayout(n_classes=2, n_views=0, has_ids=True, has_labels=True, has_propensities=True)
+LAYOUT = RowLayout(n_classes=2, evidence=None, has_ids=True, has_labels=True, has_propensities=True)
 
 
 def line(at: int, name: str, ratio: float | None, label: str | None = None, propensity: float = 1.0) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def test_small_pieces_propensities_and_views_come_to_what_a_classifier_of_its_ow
     drawn = pair_stream(1_500, 0.2, 3)
     rng = np.random.default_rng(0)
     train = pd.DataFrame({"x": drawn.features[:, 0], "y": drawn.features[:, 0] + rng.normal(size=1_500)})
-    model = obil.RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0).fit(train, drawn.labels)
+    model = obil.RatioClassifier(LogisticRegression(), views=True, random_state=0).fit(train, drawn.labels)
     assert len(model.model_.view_members) > 0
     n_rows = 40
     rows = train.iloc[:n_rows].assign(k="a", at=np.arange(n_rows), id=np.arange(n_rows), truth=None, asked=1.0)

@@ -18,7 +18,7 @@ def named_model() -> Any:
     stream = pair_stream(1_500, 0.2, 3)
     table = pd.DataFrame({"x": stream.features[:, 0], "noise": np.sin(np.arange(1_500.0))})
     labels = np.array(["fine", "fraud"])[stream.labels]
-    return obil.RatioClassifier(LogisticRegression(), cv=2, views=False, random_state=0).fit(table, labels)
+    return obil.RatioClassifier(LogisticRegression(), views=False, random_state=0).fit(table, labels)
 
 
 def test_adds_what_the_model_itself_says(spark: Any, named_model: Any) -> None:
@@ -50,7 +50,7 @@ def test_reads_whole_numbers_short_floats_and_gaps_as_an_array_holds_them(spark:
     stream = pair_stream(1_500, 0.2, 3)
     features = np.column_stack([stream.features[:, 0], np.arange(1_500) % 7])
     model = (
-        obil.RatioClassifier(HistGradientBoostingClassifier(max_iter=5), cv=2, views=False, random_state=0)
+        obil.RatioClassifier(HistGradientBoostingClassifier(max_iter=5), views=False, random_state=0)
         .fit(features, stream.labels)
         .model_
     )

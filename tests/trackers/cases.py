@@ -80,6 +80,11 @@ def stream(n_rows: int, n_classes: int, seed: int) -> FloatArray:
     return rows
 
 
+def with_views(rows: FloatArray, views: FloatArray) -> FloatArray:
+    """Return the evidence of rows (n, K), or of one row (K,), and of their views (n, V, K), or (V, K)."""
+    return np.concatenate([np.expand_dims(rows, -2), views], axis=-2)
+
+
 def through_json(tracker: CompiledTracker) -> CompiledTracker:
     """Return the tracker that a text file of its state would give."""
     return type(tracker).from_state(json.loads(json.dumps(tracker.state(), allow_nan=False)))

@@ -105,6 +105,60 @@ def test_the_prior_handed_out_is_a_copy(name: str, n_classes: int) -> None:
     assert tracker.state() == before
 
 
+@each_case
+def test_the_prior_is_read_from_the_evidence_and_not_from_what_decides(name: str, n_classes: int) -> None:
+    rows, evidence = stream(330, n_classes, seed=18), stream(330, n_classes, seed=19)
+    told, shown = started(name, n_classes), started(name, n_classes)
+    np.testing.assert_array_equal(told.update_many(rows, evidence=evidence[:, None]), shown.update_many(evidence))
+    assert told.state() == shown.state()
+    if name != "FixedPrior":
+        alone = started(name, n_classes)
+        alone.update_many(rows)
+        assert alone.state() != told.state()
+
+
+@each_case
+def test_log_ratios_are_their_own_evidence_where_there_is_no_other(name: str, n_classes: int) -> None:
+    rows = stream(150, n_classes, seed=20)
+    told, alone = started(name, n_classes), started(name, n_classes)
+    np.testing.assert_array_equal(told.update_many(rows, evidence=rows[:, None]), alone.update_many(rows))
+    assert told.state() == alone.state()
+
+
+@each_case
+def test_evidence_of_many_rows_equals_that_of_one_at_a_time_bit_for_bit(name: str, n_classes: int) -> None:
+    rows, evidence = stream(150, n_classes, seed=21), np.stack([stream(150, n_classes, seed=n) for n in (22, 23)], 1)
+    at_once, one_by_one = started(name, n_classes), started(name, n_classes)
+    before = at_once.update_many(rows, evidence=evidence)
+    singly = [one_by_one.update(row, evidence=given) for row, given in zip(rows, evidence.tolist(), strict=True)]
+    np.testing.assert_array_equal(before, singly)
+    assert at_once.state() == one_by_one.state()
+    without_views = started(name, n_classes)  # trackers that use no views ignore them
+    without_views.update_many(rows, evidence=evidence[:, :1])
+    assert without_views.state() == at_once.state()
+
+
+@each_case
+def test_bad_evidence_is_refused_and_changes_nothing(name: str, n_classes: int) -> None:
+    tracker = started(name, n_classes)
+    rows = stream(20, n_classes, seed=24)
+    evidence = np.stack([rows, rows], axis=1)
+    tracker.update_many(rows, evidence=evidence)
+    before = tracker.state()
+    spoilt = [evidence.copy() for _ in range(4)]
+    for bad, value in zip(spoilt, (np.nan, np.inf, -np.inf, 0.5), strict=True):
+        bad[-1, 1, 0 if value == 0.5 else 1] = value
+    shapes = (evidence[:-1], evidence[:, :0], evidence[..., :1], evidence[0], rows, evidence[None])
+    for bad in (*spoilt, *shapes, "x", 0.0, [[[None] * n_classes]] * 20):
+        with pytest.raises(InvalidInputError, match="evidence"):
+            tracker.update_many(rows, evidence=bad)
+        assert tracker.state() == before
+    for bad in (*(each[-1] for each in spoilt), evidence[0, :0], rows[0], evidence[:1], "x", 0.0):
+        with pytest.raises(InvalidInputError, match="evidence"):
+            tracker.update(rows[0], evidence=bad)
+        assert tracker.state() == before
+
+
 def bad_rows(n_classes: int) -> Iterator[Any]:
     good = stream(5, n_classes, seed=5)
     for value in (np.nan, np.inf, -np.inf):

@@ -12,7 +12,7 @@ from obil.arrays import FloatArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.datasets.prior_paths import constant
 from obil.errors import InvalidInputError
-from obil.trackers.evidence import BinaryEvidence
+from obil.trackers.evidence import BinaryEvidence, by_folds
 
 
 def rows_at(prior: float, n_rows: int, separation: float, seed: int) -> FloatArray:
@@ -103,6 +103,48 @@ def test_rows_that_say_nothing_leave_every_prior_possible() -> None:
     low, high = BinaryEvidence.of([[0.0, 0.0]] * 50).estimate().interval[1]
     assert low < 1e-5
     assert high > 1.0 - 1e-5
+
+
+def test_the_log_likelihoods_of_folds_are_averaged() -> None:
+    folds = [rows_at(0.1, 300, 2.0, seed) for seed in (4, 5, 6)]
+    together = BinaryEvidence.of(np.stack(folds, axis=1))
+    assert together.n_rows == 300
+    single = np.mean([BinaryEvidence.of(rows).log_likelihoods for rows in folds], axis=0)
+    np.testing.assert_allclose(together.log_likelihoods, single, rtol=1e-12)
+
+
+def test_folds_that_agree_are_as_good_as_one() -> None:
+    """Rows by several models are still as many rows: neither the estimate nor its interval gets narrower."""
+    rows = rows_at(0.1, 300, 2.0, seed=7)
+    one, many = BinaryEvidence.of(rows).estimate(), BinaryEvidence.of(np.stack([rows] * 5, axis=1)).estimate()
+    assert one.n_rows == many.n_rows == 300
+    np.testing.assert_allclose(many.prior, one.prior, rtol=1e-9)
+    np.testing.assert_allclose(many.interval, one.interval, rtol=1e-7)
+
+
+def test_rows_by_folds_become_one_table() -> None:
+    rows = np.stack([rows_at(0.1, 4, 2.0, seed) for seed in (0, 1)], axis=1)
+    table, n_folds = by_folds(rows)
+    assert n_folds == 2
+    np.testing.assert_array_equal(table, rows.reshape(8, 2))
+    table, n_folds = by_folds(rows[:, 0])
+    assert n_folds == 1
+    np.testing.assert_array_equal(table, rows[:, 0])
+    for nothing in (np.empty((0, 2)), np.empty((0, 5, 2))):
+        assert by_folds(nothing, n_classes=2)[0].shape == (0, 2)
+        assert BinaryEvidence.of(nothing).n_rows == 0
+
+
+def test_rows_by_folds_that_are_no_log_ratios_are_refused() -> None:
+    good = np.stack([rows_at(0.1, 4, 2.0, seed) for seed in (0, 1)], axis=1)
+    for place, value in (((0, 1, 0), 0.5), ((3, 0, 1), np.nan), ((3, 0, 1), np.inf)):
+        bad = good.copy()
+        bad[place] = value
+        with pytest.raises(InvalidInputError):
+            BinaryEvidence.of(bad)
+    for shape in ((4, 2, 3), (4,), (2,), (2, 2, 2, 2)):
+        with pytest.raises(InvalidInputError):
+            BinaryEvidence.of(np.zeros(shape))
 
 
 def test_empty_is_the_zero_of_addition() -> None:

@@ -91,6 +91,28 @@ def test_the_interval_of_five_classes_covers_about_ninety_percent() -> None:
     assert 0.83 < np.mean(covered) < 0.95
 
 
+def test_the_log_likelihoods_of_folds_are_averaged() -> None:
+    """The best prior of rows by three folds is that of all of them in one table, as often as there are rows."""
+    folds = np.stack([rows_of([0.6, 0.1, 0.1, 0.1, 0.1], 400, seed) for seed in (0, 1, 2)], axis=1)
+    found, table = estimate_from_rows(folds), estimate_from_rows(folds.reshape(-1, 5))
+    assert found.n_rows == 400
+    np.testing.assert_allclose(found.prior, long_em(folds.reshape(-1, 5)), atol=1e-6)
+    # a third of the rows: wider by the root of three, in the logit and away from the edges
+    logits = np.log(np.array([found.interval, table.interval])) - np.log1p(-np.array([found.interval, table.interval]))
+    widths = logits[:, :, 1] - logits[:, :, 0]
+    np.testing.assert_allclose(widths[0] / widths[1], np.sqrt(3.0), rtol=0.02)
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_folds_that_agree_are_as_good_as_one(n_classes: int) -> None:
+    binary = GaussianClasses.pair(2.0).draw(constant(400, 0.2), random_state=3).log_ratios
+    rows = binary if n_classes == 2 else rows_of([0.6, 0.1, 0.1, 0.1, 0.1], 400, seed=3)
+    one, many = estimate_from_rows(rows), estimate_from_rows(np.stack([rows] * 4, axis=1))
+    assert one.n_rows == many.n_rows == 400
+    np.testing.assert_allclose(many.prior, one.prior, atol=1e-7)
+    np.testing.assert_allclose(many.interval, one.interval, atol=1e-6)
+
+
 def test_no_rows_give_no_estimate() -> None:
     for nothing in (np.empty((0, 2)), np.empty((0, 3))):
         with pytest.raises(InvalidInputError, match="no rows"):

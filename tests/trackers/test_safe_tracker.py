@@ -16,7 +16,7 @@ from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.trackers import BayesBank, SafeTracker
 from obil.trackers.restore import restore_tracker
 from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
-from tests.trackers.cases import assert_in_simplex, start_prior, stream, through_json
+from tests.trackers.cases import assert_in_simplex, start_prior, stream, through_json, with_views
 from tests.trackers.test_bayes_bank_guarantee import best_with_switches
 from tests.trackers.test_label_experts import Advice, ReferenceExperts
 from tests.trackers.test_view_guard import some_view_reference
@@ -357,17 +357,20 @@ def test_batches_single_rows_and_restored_trackers_agree_bit_for_bit(n_classes: 
     rng = np.random.default_rng(6)
     rows = stream(1_700, n_classes, seed=7)
     views = rows[:, None] + rng.normal(scale=0.5, size=(1_700, n_views, n_classes))
+    own = rows + rng.normal(scale=0.5, size=rows.shape)  # what the prior is read from
+    own[:, 0], views[:, :, 0] = 0.0, 0.0
+    evidence = with_views(own, views)
     cuts = [0, *sorted(rng.choice(np.arange(1, 1_700), size=40, replace=False).tolist()), 1_700]
     known = some_view_reference(n_views, n_classes, seed=8)
     at_once, singly, restored = (SafeTracker(start_prior(n_classes), view_reference=known) for _ in range(3))
     given: dict[int, int] = {}
     for first, last in itertools.pairwise(cuts):
-        part, shown = rows[first:last], views[first:last] if rng.random() < 0.8 else None
-        priors = at_once.update_many(part, views=shown)
-        one_by_one = [singly.update(row, views=None if shown is None else shown[i]) for i, row in enumerate(part)]
+        part, shown = rows[first:last], evidence[first:last] if rng.random() < 0.8 else None
+        priors = at_once.update_many(part, evidence=shown)
+        one_by_one = [singly.update(row, evidence=None if shown is None else shown[i]) for i, row in enumerate(part)]
         np.testing.assert_array_equal(priors, one_by_one)
         restored = through_json(restored)
-        np.testing.assert_array_equal(priors, restored.update_many(part, views=shown))
+        np.testing.assert_array_equal(priors, restored.update_many(part, evidence=shown))
         for _ in range(rng.integers(0, 6)):
             number = int(rng.integers(last))
             label, propensity = int(rng.integers(n_classes)), float(rng.choice([1.0, 0.3, 0.05]))
@@ -399,7 +402,7 @@ def fed(n_classes: int = 2) -> SafeTracker:
     """Return a tracker that has seen rows, views and labels."""
     rows = stream(700, n_classes, seed=9)
     tracker = SafeTracker(start_prior(n_classes), view_reference=some_view_reference(2, n_classes, seed=10))
-    tracker.update_many(rows, views=np.stack([rows, rows], axis=1))
+    tracker.update_many(rows, evidence=np.stack([rows] * 3, axis=1))
     for n in range(30):
         tracker.feedback(rows[n], n % n_classes, propensity=0.5, row=n)
     return tracker
@@ -507,7 +510,7 @@ def test_hostile_rows_with_hostile_labels_stay_inside_the_simplex(n_classes: int
         rows[:, 0] = 0.0
         for first in range(0, 600, 20):
             part = rows[first : first + 20]
-            assert_in_simplex(tracker.update_many(part, views=-part[:, None]))
+            assert_in_simplex(tracker.update_many(part, evidence=np.stack([part, -part], axis=1)))
             for n in range(10):
                 tracker.feedback(part[n], int(rng.integers(n_classes)), propensity=10.0 ** rng.uniform(-9.0, 0.0))
             assert_in_simplex(tracker.prior)
@@ -638,7 +641,7 @@ def test_a_state_with_any_one_number_changed_is_refused_or_still_tracks_and_lear
         except InvalidStateError:
             continue
         taken += 1
-        assert_in_simplex(tracker.update_many(rows, views=np.stack([rows, rows], axis=1))[1:])
+        assert_in_simplex(tracker.update_many(rows, evidence=np.stack([rows] * 3, axis=1))[1:])
         for n in range(0, 700, 50):
             tracker.feedback(rows[n % 600], n % 2, row=n)
         assert_in_simplex(tracker.prior)

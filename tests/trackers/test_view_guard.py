@@ -13,7 +13,7 @@ from obil.trackers import BayesBank, SafeTracker
 from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
 from obil.trackers.view_guard import ALARM, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
 from obil.trackers.view_reference import GRID, ViewReference
-from tests.trackers.cases import assert_in_simplex, start_prior, stream
+from tests.trackers.cases import assert_in_simplex, start_prior, stream, with_views
 
 HALVES = ((0, 1, 2, 3), (4, 5, 6, 7))
 
@@ -194,9 +194,9 @@ def test_a_view_that_parts_is_seen_however_sure_the_rows_before_were(largest: fl
     known = some_view_reference(2, 2, seed=3)
     known.noise[:] = 3e-4
     tracker = SafeTracker(start_prior(2), view_reference=known)
-    tracker.update_many(rows[:5_500], views=views[:5_500])
+    tracker.update_many(rows[:5_500], evidence=with_views(rows, views)[:5_500])
     before = tracker.disagreement
-    tracker.update_many(rows[5_500:], views=views[5_500:])
+    tracker.update_many(rows[5_500:], evidence=with_views(rows, views)[5_500:])
     assert tracker.disagreement > max(before, ALARM)
     assert not tracker.admitted
 
@@ -205,7 +205,7 @@ def test_a_row_tells_at_most_four_of_x() -> None:
     # the Fisher information of one row on x = arcsin sqrt(P) is at most 4, that of its label
     rows, views = parting_views(25.0)
     tracker = SafeTracker(start_prior(2), view_reference=some_view_reference(2, 2, seed=3))
-    tracker.update_many(rows, views=views)
+    tracker.update_many(rows, evidence=with_views(rows, views))
     information = np.array(tracker.state()["memory"]["guard.information"])  # (R, W, C)
     assert (information.max(axis=(1, 2)) <= 4.0 * 500 / (1.0 - np.array(KEPT_EACH_BLOCK))).all()
 
@@ -229,7 +229,7 @@ def test_exact_views_of_a_prior_that_stays_raise_no_alarm(prior: float) -> None:
         tracker = SafeTracker(prior, view_reference=known)
         for first in range(0, 30_000, 500):
             part = slice(first, first + 500)
-            tracker.update_many(drawn.log_ratios[part], views=views[part])
+            tracker.update_many(drawn.log_ratios[part], evidence=with_views(drawn.log_ratios, views)[part])
             alarms += tracker.disagreement > ALARM
     assert alarms <= 240 / 50
 
@@ -243,7 +243,8 @@ def parted_by(noise: float) -> SafeTracker:
     state["memory"]["guard.seen"] = [0, 12]
     tracker = SafeTracker.from_state(state)
     assert tracker.admitted
-    tracker.update_many(drawn.log_ratios, views=drawn.log_ratios[:, None] - np.array([0.0, 1.0]))
+    views = drawn.log_ratios[:, None] - np.array([0.0, 1.0])
+    tracker.update_many(drawn.log_ratios, evidence=with_views(drawn.log_ratios, views))
     slow, fast = slow_bank(0.3), BayesBank(0.3)
     for bank in (slow, fast):
         bank.update_many(drawn.log_ratios)
@@ -316,7 +317,7 @@ def test_a_guarded_prior_is_never_0(n_classes: int, start: float) -> None:
         rows = np.zeros((2_000, n_classes))
         rows[:, 1] = sign * rng.choice([1.0, 30.0, 800.0, 1e300], size=2_000)
         views = np.clip(np.stack([rows, -rows], axis=1), -1e300, 1e300)
-        priors = tracker.update_many(rows, views=views)
+        priors = tracker.update_many(rows, evidence=with_views(rows, views))
         assert_in_simplex(priors)
         assert (priors > 0.0).all()
         tracker.feedback(rows[0], 0)
@@ -330,10 +331,11 @@ def test_exact_views_under_label_shift_admit_fast_memories_after_ten_quiet_block
     path = 0.1 + 0.2 * np.sin(np.linspace(0.0, np.pi, 5_000)) ** 2
     drawn = classes.draw(path, random_state=10)
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
-    tracker.update_many(drawn.log_ratios[:4_999], views=views[:4_999])
+    evidence = with_views(drawn.log_ratios, views)
+    tracker.update_many(drawn.log_ratios[:4_999], evidence=evidence[:4_999])
     assert not tracker.admitted
     assert tracker.status == "the slow bank, held back by its views"
-    tracker.update(drawn.log_ratios[4_999], views=views[4_999])
+    tracker.update(drawn.log_ratios[4_999], evidence=evidence[4_999])
     assert tracker.admitted
     assert tracker.disagreement < ALARM
     assert tracker.status == "fast memories, admitted because the views agree"
@@ -341,7 +343,7 @@ def test_exact_views_under_label_shift_admit_fast_memories_after_ten_quiet_block
     log_ratios = np.stack([classes.log_ratios(jump.features, subset=half) for half in HALVES], axis=1)
     bank = slow_bank(0.1)
     bank.update_many(np.concatenate([drawn.log_ratios, jump.log_ratios]))
-    tracker.update_many(jump.log_ratios, views=log_ratios)
+    tracker.update_many(jump.log_ratios, evidence=with_views(jump.log_ratios, log_ratios))
     assert abs(tracker.prior[1] - 0.6) < 0.05  # fast
     assert bank.prior[1] < 0.4  # slow
 
@@ -356,7 +358,7 @@ def test_a_drift_of_half_of_the_features_holds_the_prior_while_the_slow_bank_run
     rows = classes.log_ratios(features)
     views = np.stack([classes.log_ratios(features, subset=half) for half in HALVES], axis=1)
     bank.update_many(rows)
-    tracker.update_many(rows, views=views)
+    tracker.update_many(rows, evidence=with_views(rows, views))
     assert tracker.disagreement > ALARM
     assert not tracker.admitted
     assert bank.prior[1] > 0.18
@@ -379,29 +381,49 @@ def test_rows_without_views_do_not_count() -> None:
             after = {name: values for name, values in tracker.state()["memory"].items() if name.startswith("guard.")}
             assert after == before
         else:
-            tracker.update_many(drawn.log_ratios[part], views=views[part])
+            tracker.update_many(drawn.log_ratios[part], evidence=with_views(drawn.log_ratios, views)[part])
     assert tracker.state()["memory"]["guard.seen"] == [0, 3]  # 1,500 of the rows had views
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_views_of_a_wrong_shape_or_not_finite_are_refused_and_change_nothing(n_classes: int) -> None:
+def test_evidence_of_a_wrong_shape_or_not_finite_is_refused_and_changes_nothing(n_classes: int) -> None:
     rows = stream(20, n_classes, seed=14)
-    views = np.stack([rows, rows], axis=1)
+    evidence = np.stack([rows] * 3, axis=1)
     tracker = SafeTracker(start_prior(n_classes), view_reference=some_view_reference(2, n_classes, seed=15))
-    tracker.update_many(rows, views=views)
+    tracker.update_many(rows, evidence=evidence)
     before = tracker.state()
-    spoilt = [views.copy() for _ in range(3)]
-    for value, bad in zip((np.nan, np.inf, -np.inf), spoilt, strict=True):
+    spoilt = [evidence.copy() for _ in range(4)]
+    for value, bad in zip((np.nan, np.inf, -np.inf), spoilt[:3], strict=True):
         bad[-1, 1, 1] = value
-    for bad in (views[:, :1], views[:-1], views[..., :1], views[0], rows, np.empty((20, 0, n_classes)), *spoilt, "x"):
-        with pytest.raises(InvalidInputError):
-            tracker.update_many(rows, views=bad)
+    spoilt[3][-1, 2, 0] = 0.5  # relative to another class than the first
+    shapes = (
+        evidence[:, :2], evidence[:, [0, 1, 2, 2]], evidence[:-1], evidence[..., :1], evidence[0], rows,
+        np.empty((20, 0, n_classes)),
+    )  # fmt: skip
+    for bad in (*shapes, *spoilt, "x"):
+        with pytest.raises(InvalidInputError, match="evidence"):
+            tracker.update_many(rows, evidence=bad)
         assert tracker.state() == before
-    for one in (views[0, :1], views[0].T[:1], spoilt[0][-1], views[:1], 0.0):
-        with pytest.raises(InvalidInputError):
-            tracker.update(rows[0], views=one)
+    for one in (evidence[0, :2], evidence[0].T, spoilt[0][-1], spoilt[3][-1], evidence[:1], rows[0], 0.0):
+        with pytest.raises(InvalidInputError, match="evidence"):
+            tracker.update(rows[0], evidence=one)
         assert tracker.state() == before
-    np.testing.assert_array_equal(tracker.update(rows[0], views=views[0]), before["memory"]["prior"])
+    np.testing.assert_array_equal(tracker.update(rows[0], evidence=evidence[0]), before["memory"]["prior"])
+
+
+def test_views_are_compared_with_the_models_own_evidence_and_not_with_what_decides() -> None:
+    # seed 20: what decides leans to class 1 by 2; the evidence and its views do not, and agree
+    classes = GaussianClasses.spread(2.5, n_features=8)
+    drawn = classes.draw(np.full(6_000, 0.1), random_state=20)
+    views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
+    evidence = with_views(drawn.log_ratios, views)
+    known = gaussian_view_reference(classes, HALVES, prior=0.1)
+    tracker, same = (SafeTracker(0.1, view_reference=known) for _ in range(2))
+    tracker.update_many(drawn.log_ratios + np.array([0.0, 2.0]), evidence=evidence)
+    same.update_many(drawn.log_ratios, evidence=evidence)
+    assert tracker.admitted
+    assert tracker.disagreement < ALARM
+    assert tracker.state() == same.state()
 
 
 def test_a_weak_classifier_is_not_followed_where_its_ratio_drifted() -> None:
@@ -433,6 +455,6 @@ def test_a_weak_classifier_never_admits_fast_memories() -> None:
     drawn = classes.draw(np.full(6_000, 0.1), random_state=18)
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
     tracker = SafeTracker(0.1, view_reference=known)
-    tracker.update_many(drawn.log_ratios, views=views)
+    tracker.update_many(drawn.log_ratios, evidence=with_views(drawn.log_ratios, views))
     assert tracker.state()["memory"]["guard.seen"][1] >= QUIET_BLOCKS
     assert not tracker.admitted

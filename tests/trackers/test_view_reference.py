@@ -2,8 +2,8 @@
 
 import itertools
 import json
+from dataclasses import replace
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def fitted(n_classes: int, separation: float = 2.5, seed: int = 1) -> RatioModel
     classes = GaussianClasses.spread(separation, n_features=4) if n_classes == 2 else three_classes()
     prior = np.array([0.7, 0.3]) if n_classes == 2 else np.array([0.5, 0.3, 0.2])
     drawn = classes.draw(np.tile(prior, (900, 1)), random_state=seed)
-    classifier = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0)
+    classifier = RatioClassifier(LogisticRegression(), views=True, random_state=0)
     return classifier.fit(drawn.features, drawn.labels).model_
 
 
@@ -70,7 +70,7 @@ def influence_of(log_ratios: FloatArray, x: float, weights: FloatArray) -> Float
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_tables_are_what_a_search_over_the_held_out_rows_finds(n_classes: int) -> None:
     model = fitted(n_classes)
-    known, rows = ViewReference.of_model(model), model.holdout_
+    known, rows = ViewReference.of_model(model), model.evidence_holdout
     all_ratios = [rows.log_ratios, *(view.holdout for view in model.view_members)]
     for c, k in enumerate([1] if n_classes == 2 else range(n_classes)):
         others = [j for j in range(n_classes) if j != k]
@@ -174,7 +174,7 @@ def test_what_views_differ_by_within_the_noise_of_the_held_out_rows_is_not_expec
         weights = model.holdout_.weights_at(np.array([1.0 - level, level]))
         own, *others = (
             most_likely_arc(o[:, 1], weights)
-            for o in [model.holdout_.log_ratios, *(view.holdout for view in model.view_members)]
+            for o in [model.evidence_holdout.log_ratios, *(view.holdout for view in model.view_members)]
         )
         raw.append(np.array(others) - own)
     tables = known.expected[0, :, 4:9].T
@@ -195,7 +195,7 @@ def test_a_tracker_for_a_model_listens_to_its_views() -> None:
     tracker = SafeTracker.for_model(model, lead="training").start(model.prior_)
     assert tracker.n_views == 4
     X = np.zeros((3, 4))
-    tracker.update_many(model.score(X).log_ratios, views=model.score(X).views)
+    tracker.update_many(model.score(X).log_ratios, evidence=model.score(X).evidence_from(0))
     assert tracker.state()["memory"]["guard.seen"] == [3, 0]
     restored = SafeTracker.from_state(json.loads(json.dumps(tracker.state())))
     assert restored.state() == tracker.state()
@@ -206,8 +206,7 @@ def told(model: RatioModel, lead: str) -> SafeTracker:
     tracker = SafeTracker.for_model(model, lead=lead, start_weights=[0.2, 0.2, *[0.1] * 6]).start(model.prior_)
     rng = np.random.default_rng(2)
     rows = np.column_stack([np.zeros(1_300), rng.normal(1.5, 2.0, size=(1_300, model.n_classes - 1))])
-    views = np.stack([rows, rows, -rows, rows], axis=1)
-    tracker.update_many(rows, views=views)
+    tracker.update_many(rows, evidence=np.stack([rows, rows, rows, -rows, rows], axis=1))
     assert np.array(tracker.state()["memory"]["guard.bounds"]).any()
     for n in range(0, 1_300, 20):
         tracker.feedback(rows[n], n // 20 % model.n_classes, row=n, propensity=0.5)
@@ -247,7 +246,7 @@ def test_the_prior_is_no_longer_held_back_by_what_the_views_of_the_old_model_sai
     model, new = fitted(2), fitted(2, seed=2)
     tracker = SafeTracker.for_model(model).start(model.prior_)
     rows = np.column_stack([np.zeros(4_000), np.random.default_rng(3).normal(3.0, 2.0, size=4_000)])
-    tracker.update_many(rows, views=np.stack([rows, rows, -rows, rows], axis=1))
+    tracker.update_many(rows, evidence=np.stack([rows, rows, rows, -rows, rows], axis=1))
     other = tracker.with_views_of(new)
     assert other.prior[1] > tracker.prior[1] + 0.05
     unseen = SafeTracker.for_model(new).start(model.prior_)
@@ -280,10 +279,7 @@ def test_views_are_only_replaced_by_those_of_as_many_classes_and_once_started() 
 
 def test_a_model_without_views_gives_a_reference_of_its_ratio_alone() -> None:
     model = fitted(2)
-    alone = SimpleNamespace(
-        holdout_=model.holdout_, prior_=model.prior_, calibrator=model.calibrator, view_members=(), n_classes=2
-    )
-    known = ViewReference.of_model(alone)
+    known = ViewReference.of_model(replace(model, view_members=()))
     assert known.n_views == 0
     np.testing.assert_array_equal(known.sensitivity, ViewReference.of_model(model).sensitivity)
     tracker = SafeTracker(0.3, view_reference=known)

@@ -94,7 +94,7 @@ def best_members(
     slope_sd: float | None,
     seed: int,
 ) -> tuple[list[Member], MemberScores]:
-    """Return the best of old and new members, of each kind as many as there were, with their scores of held-out rows.
+    """Return the best of old and new members, of each kind as many as are new, with their scores of held-out rows.
 
     The old must have seen none of the rows; the new have not seen the held-out ones. Of equals the newer stays.
     """
@@ -109,7 +109,7 @@ def best_members(
     kept: list[int] = []
     for group in dict.fromkeys(member.plan.group for member in old):
         own = [m for m, member in enumerate(candidates) if member.plan.group == group]
-        n_kept = sum(member.plan.group == group for member in old)
+        n_kept = sum(member.plan.group == group for member in new)
         kept += sorted(own, key=lambda m: losses[m])[:n_kept]
     variances = None
     if member_scores.variances is not None:

@@ -164,8 +164,9 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         """Retrain on new labelled rows: new members join, and those that now predict worst leave.
 
         Part of the rows is set aside; new members are fitted on the rest. The old and the new are judged by log loss
-        on the rows set aside, the best of each kind are kept, as many as before, and they are fused and calibrated
-        anew. Rows that the old members were trained on must not be among them: they would not be held out then.
+        on the rows set aside, the best of each kind are kept, as many as one fold has, and they are fused and
+        calibrated anew. Rows that the old members were trained on must not be among them: they would not be held out
+        then.
         Hand the result to a running `OnlineClassifier` (`online.model = refreshed`): its prior survives.
         """
         self._fitted()

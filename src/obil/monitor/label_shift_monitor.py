@@ -175,9 +175,11 @@ class LabelShiftMonitor:
         self._memory = self._reference.fresh_memory()
         self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
 
-    def renewed(self, model: RatioModel) -> Self:
-        """Return a new monitor with these settings for the streams of another model."""
-        settings = dict(self._reference.settings) | {"tolerance": tolerance_of(model)}
+    def renewed(self, model: RatioModel, *, replaced: RatioModel) -> Self:
+        """Return a new monitor with these settings for the streams of another model than the one it replaces."""
+        settings = dict(self._reference.settings)
+        if settings["tolerance"] == tolerance_of(replaced):  # the model's own, and not one that was set
+            settings["tolerance"] = tolerance_of(model)
         return self.on(monitor_reference(model).with_settings(settings))
 
     def difference(self) -> Difference:

@@ -149,7 +149,7 @@ class OnlineClassifier:
         with self._writer:
             tracker = self._tracker
             tracker = tracker.with_views_of(fitted) if isinstance(tracker, SafeTracker) else tracker
-            monitor = None if self._monitor is None else self._monitor.renewed(fitted)
+            monitor = None if self._monitor is None else self._monitor.renewed(fitted, replaced=self._model)
             _require_views(tracker, fitted)
             self._monitoring_runs = with_ended(self._monitoring_runs, self._monitor, self._rows)
             self._model, self._rule, self._monitor, self._model_since = fitted, rule, monitor, self._rows

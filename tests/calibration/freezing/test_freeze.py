@@ -41,6 +41,8 @@ from obil.calibration.freezing.freeze import freeze, learn_encoder
 from obil.errors import InvalidInputError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.serving.files import load, save
+from obil.serving.folds import folds_of
+from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import EstimatorScorer, Scorer
 from obil.serving.trees import CHUNK_ROWS, TreeScorer
 from tests.calibration.freezing.rows import labelled, table, unseen
@@ -355,11 +357,19 @@ def test_rows_that_the_library_refuses_are_refused(name: str) -> None:
             frozen.scores(bad)
 
 
+def all_folds(model: RatioModel) -> list[Any]:
+    """Return what decides, what gives evidence and the views, fold by fold."""
+    scorers = [model.scorer, *(view.scorer for view in model.view_members)]
+    if model.evidence is not None and model.evidence.scorer is not None:
+        scorers.append(model.evidence.scorer)
+    return [fold for scorer in scorers for fold in folds_of(scorer)]
+
+
 def test_views_of_a_table_are_frozen_with_the_model(tmp_path: Path) -> None:
     X, y = table(400, categorical=True)
     booster = HistGradientBoostingClassifier(max_iter=5)
-    model = RatioClassifier(booster, cv=2, views=True, random_state=0).fit(X, y).model_
-    assert not any(isinstance(view.scorer, EstimatorScorer) for view in model.view_members)
+    model = RatioClassifier(booster, views=True, random_state=0).fit(X, y).model_
+    assert not any(isinstance(fold, EstimatorScorer) for fold in all_folds(model))
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
     for ours, theirs in zip(model.score(X), again.score(X), strict=True):
@@ -370,15 +380,17 @@ def test_views_of_a_table_are_frozen_with_the_model(tmp_path: Path) -> None:
     assert model.log_ratios(values).tobytes() == model.log_ratios(X).tobytes()
 
 
-def test_where_one_of_model_and_views_is_wrapped_strings_reach_all_of_them_as_they_are() -> None:
+@pytest.mark.parametrize("settings", [{}, {"cv": 2, "ensemble": False}])
+def test_where_one_of_model_and_views_is_wrapped_strings_reach_all_of_them_as_they_are(
+    settings: dict[str, Any],
+) -> None:
     X, y = table(300, categorical=True)
     own = make_pipeline(by_name(ONE_HOT), GaussianNB())
     own.set_params(columntransformer__sparse_threshold=0.0)
-    model = RatioClassifier(own, cv=2, views=True, random_state=0).fit(X, y).model_
+    model = RatioClassifier(own, views=True, random_state=0, **settings).fit(X, y).model_
     assert model.encoder is None
-    assert isinstance(model.scorer, EstimatorScorer)
-    assert all(isinstance(view.scorer, EstimatorScorer) for view in model.view_members)
-    assert model.score(X).views.shape == (300, 4, 2)
+    assert all(isinstance(fold, EstimatorScorer) for fold in all_folds(model))
+    assert model.score(X).evidence.shape == (300, settings.get("cv", 5), 1 + 4, 2)
 
 
 def test_a_model_you_already_have_is_frozen() -> None:
@@ -387,7 +399,7 @@ def test_a_model_you_already_have_is_frozen() -> None:
     model = RatioClassifier(FrozenEstimator(fitted)).fit(X[200:], y[200:])
     assert isinstance(model.model_.scorer, TreeScorer)
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    named = RatioClassifier(HistGradientBoostingClassifier(max_iter=5), cv=2).fit(frame, y).model_
-    assert isinstance(named.scorer, TreeScorer)
+    named = RatioClassifier(HistGradientBoostingClassifier(max_iter=5)).fit(frame, y).model_
+    assert [type(fold) for fold in folds_of(named.scorer)] == [TreeScorer] * 5
     row = dict(frame.iloc[0])
     assert named.log_ratios(frame[list("fedcba")][:1]).tobytes() == named.log_ratios([list(row.values())]).tobytes()

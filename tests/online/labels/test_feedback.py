@@ -38,17 +38,18 @@ def state_of(online: OnlineClassifier) -> str:
 
 def test_rows_and_labels_in_any_cut_leave_the_same_state(model: RatioModel) -> None:
     stream = drawn(700, 0.2, 1)
-    ratios, views = model.score(stream.features)
+    scores = model.score(stream.features)
+    ratios, evidence = scores.log_ratios, scores.evidence_from(0)
     whole, single = OnlineClassifier(model), OnlineClassifier(model)
     cut = OnlineClassifier(model)
     for first in range(0, 700, 50):
         part = slice(first, first + 50)
-        whole.decide_log_ratios(ratios[part], views=views[part])
+        whole.decide_log_ratios(ratios[part], evidence=evidence[part])
         for row in range(first, first + 50):
-            single.decide_log_ratios(ratios[row : row + 1], views=views[row : row + 1])
+            single.decide_log_ratios(ratios[row : row + 1], evidence=evidence[row : row + 1])
         cut = OnlineClassifier.from_state(model, json.loads(state_of(cut)))
         for some in (slice(first, first + 1), slice(first + 1, first + 33), slice(first + 33, first + 50)):
-            cut.decide_log_ratios(ratios[some], views=views[some])
+            cut.decide_log_ratios(ratios[some], evidence=evidence[some])
         for late in range(max(0, first - 100), first, 9):
             for online in (whole, single, cut):
                 assert online.feedback(late, NAMES[stream.labels[late]], propensity=0.2)
@@ -262,18 +263,21 @@ def test_readers_make_a_writer_wait_and_not_fail(model: RatioModel) -> None:
 
 
 @pytest.mark.parametrize("unlabeled_as", [None, "negative"])
-def test_views_that_do_not_fit_are_refused_before_a_row_is_decided(model: RatioModel, unlabeled_as: str | None) -> None:
+def test_evidence_that_does_not_fit_is_refused_before_a_row_is_decided(
+    model: RatioModel, unlabeled_as: str | None
+) -> None:
     online = OnlineClassifier(model, unlabeled_as=unlabeled_as)
     stream = drawn(10, 0.1, 16)
-    ratios, views = model.score(stream.features)
-    broken = views.copy()
-    broken[5, 0, 1] = np.nan
+    scores = model.score(stream.features)
+    ratios, evidence = scores.log_ratios, scores.evidence_from(0)
+    broken, moved = evidence.copy(), evidence.copy()
+    broken[5, 0, 1], moved[5, 0, 0] = np.nan, 0.1
     before = state_of(online)
-    for wrong in (views[:5], broken, np.concatenate([views, views])):
-        with pytest.raises(InvalidInputError, match="views"):
-            online.decide_log_ratios(ratios, views=wrong)
+    for wrong in (evidence[:5], evidence[:, :3], broken, moved, np.concatenate([evidence, evidence]), ratios):
+        with pytest.raises(InvalidInputError, match="evidence"):
+            online.decide_log_ratios(ratios, evidence=wrong)
     with pytest.raises(InvalidInputError):
-        online.decide_log_ratios(ratios, views=views, ids=(i for i in range(3)))
+        online.decide_log_ratios(ratios, evidence=evidence, ids=(i for i in range(3)))
     assert state_of(online) == before
 
 

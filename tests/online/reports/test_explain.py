@@ -18,6 +18,7 @@ from obil.online.reports.change_text import as_percent_range
 from obil.online.reports.explain import explain
 from obil.online.reports.stream_facts import MonitorFacts, StreamFacts, facts_of
 from obil.online.state.history import StreamHistory
+from obil.serving.ratio_model import Scores
 from obil.trackers import Algorithm2, FixedPrior, SafeTracker
 from obil.trackers.label_summary import LabelSummary
 from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
@@ -320,9 +321,9 @@ def test_change_points_need_a_gain_and_two_buckets() -> None:
 def fed(online: OnlineClassifier, scores: np.ndarray) -> StreamHistory:
     """Decide rows and return their history, as `OnlineClassifier` keeps it."""
     history = StreamHistory(online.model.n_classes)
-    ratios, first = online.model.log_ratios(scores), 0
-    for end in history.ends(len(ratios)):
-        decided = online.decide_log_ratios(ratios[first:end])
+    scored, first = online.model.score(scores), 0
+    for end in history.ends(len(scores)):
+        decided = online.decide_scores(Scores(*(part[first:end] for part in scored)))
         evidence = None if online.monitor is None else [online.monitor.log_evidence]
         alerts = decided.labels == online.positive if online.positive is not None else np.zeros(end - first, dtype=bool)
         history.add(decided.posteriors, decided.thresholds, alerts, log_evidence=evidence)

@@ -26,7 +26,7 @@ from obil.serving.calibrators import LinearCalibrator
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
-from obil.trackers.calibration_spread import calibration_variance, widen
+from obil.trackers.calibration_spread import evidence_variance, widen
 from tests.online.cases import TRIANGLE
 
 SEPARATION = 2.5
@@ -109,7 +109,7 @@ def decided(model: RatioModel, prior: float, *, seed: int, n: int = 20_000, cost
     ratios = model.calibrator.apply(scores_at(x))
     bank, bound = BayesBank(model.prior_), CostPolicy(costs).bind(None)
     priors = bank.update_many(ratios)
-    spread = calibration_variance(model.calibrator, model.holdout_, bank.prior)
+    spread = evidence_variance(model, bank.prior)
     interval = widen(bank.prior, bank.interval(0.9), spread, level=0.9)
     threshold = bound.log_threshold(float(bank.prior[1]))
     known = {"prior": bank.prior, "interval": interval, "log_threshold": threshold, "costs": costs}

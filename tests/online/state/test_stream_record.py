@@ -57,6 +57,7 @@ def add_batch(record: StreamRecord, rows: list[tuple[Any, ...]]) -> None:
         numbers=np.where(alerts, positive, 0),
         positive=positive,
         log_ratios=np.array(ratios),
+        evidence=np.array(ratios)[:, None],
         priors=at,
         posteriors=posteriors_at(np.array(ratios), at),
         thresholds=None if thresholds[0] is None else np.array(thresholds),

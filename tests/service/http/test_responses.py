@@ -31,6 +31,7 @@ def decided(n: int, classes: list[object], seed: int = 0, **columns: Any) -> Dec
         "thresholds": random.normal(size=n),
         "reachable": np.arange(n) % 3 > 0,
         "trusted": np.arange(n) % 3 == 0,
+        "evidence": ratios[:, None],
     }
     return Decided("shop", "v1", 0, Decisions(**made_up | columns))
 

@@ -22,13 +22,13 @@ def read(model: RatioModel, **request: Any) -> Any:
 @pytest.fixture(scope="module")
 def bare_model() -> RatioModel:
     rows, labels = payments(400)
-    return RatioClassifier(LogisticRegression(), cv=3).fit(rows[["amount", "age"]].to_numpy(), labels).model_
+    return RatioClassifier(LogisticRegression()).fit(rows[["amount", "age"]].to_numpy(), labels).model_
 
 
 @pytest.fixture(scope="module")
 def named_model() -> RatioModel:
     rows, labels = payments(400)
-    return RatioClassifier(LogisticRegression(), cv=3).fit(rows[["amount", "age"]], labels).model_
+    return RatioClassifier(LogisticRegression()).fit(rows[["amount", "age"]], labels).model_
 
 
 def test_one_row_scores_as_the_encoder_has_it(model: RatioModel) -> None:
@@ -104,7 +104,7 @@ def test_null_is_refused_by_name_where_the_model_cannot_score_it(bare_model: Rat
 
 def test_null_is_scored_where_the_model_can() -> None:
     rows, labels = payments(400)
-    trees = RatioClassifier(HistGradientBoostingClassifier(max_iter=5), cv=3)
+    trees = RatioClassifier(HistGradientBoostingClassifier(max_iter=5))
     model = trees.fit(rows[["amount", "age"]].to_numpy(), labels).model_
 
     table = read(model, row=[None, 40]).table

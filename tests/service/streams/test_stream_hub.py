@@ -18,6 +18,7 @@ from obil.service.refusals import (
     UnknownStreamError,
 )
 from obil.service.storage.store import open_store
+from obil.service.storage.stored_event import DECIDED, read_rows
 from obil.service.storage.writing import Writing
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.model_registry import ModelRegistry
@@ -29,6 +30,7 @@ from tests.service.models import gaussian_rows, saved_model
 from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
 
 ANYONE = Sender()
+COLUMNS = ("numbers", "priors", "posteriors", "thresholds", "log_ratios", "evidence", "trusted", "reachable")
 
 
 Start = Callable[..., StreamHub]
@@ -108,9 +110,7 @@ def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> Non
     online = obil.OnlineClassifier(obil.load(folder))
     for part in np.array_split(np.arange(300), 7):
         answer = decide(hub, rows[part])
-        ratios, views = hub.model.score(rows[part])
-        views = views.astype(np.float32)
-        expected = online.decide_log_ratios(ratios, views=views if views.shape[1] else None)
+        expected = online.decide_scores(hub.model.score(rows[part]))
         np.testing.assert_array_equal(answer.decisions.priors, expected.priors)
         np.testing.assert_array_equal(answer.decisions.numbers, expected.numbers)
         assert list(answer.decisions.ids) == list(expected.ids)
@@ -176,6 +176,36 @@ def test_the_log_replayed_from_its_first_event_gives_the_state_bit_for_bit(
     assert asyncio.run(hub.detail("shop")).rows == 5_301 == replayed.n_rows
 
 
+def test_rows_one_by_one_many_at_once_by_the_service_and_from_the_log_are_decided_alike_bit_for_bit(
+    folder: Path, start: Start, url: str
+) -> None:
+    hub, (rows, labels) = start(), gaussian_rows(1_200, 0.4, 16)
+    model = hub.model
+    assert model.n_folds == 5
+    single, many = obil.OnlineClassifier(model), obil.OnlineClassifier(model)
+    scores = model.score(rows)
+    for part in np.split(np.arange(1_200), [1, 2, 400, 407, 900]):
+        if part[0] == 407:  # what follows is decided by a service that was started again
+            hub.close()
+            hub = start()
+        answered, expected = decide(hub, rows[part]).decisions, many.decide_many(rows[part])
+        alone = [single.decide(row) for row in rows[part]]
+        for name in COLUMNS:
+            np.testing.assert_array_equal(getattr(answered, name), getattr(expected, name))
+        for name in ("prior", "posterior", "threshold", "log_ratios", "evidence", "trusted", "reachable"):
+            column = {"prior": "priors", "posterior": "posteriors", "threshold": "thresholds"}.get(name, name)
+            np.testing.assert_array_equal([getattr(one, name) for one in alone], getattr(expected, column))
+        assert [one.label for one in alone] == answered.labels.tolist() == expected.labels.tolist()
+        np.testing.assert_array_equal(expected.log_ratios, scores.log_ratios[part])
+        np.testing.assert_array_equal(expected.evidence, scores.evidence_from(0)[part])  # by the row's number
+        told = [Label(int(i), int(labels[i])) for i in part[::5]]
+        label(hub, told)
+        for online in (single, many):
+            assert all(online.feedback(one.id, one.label) for one in told)
+    assert abs(many.prior[1] - model.prior_[1]) > 0.05  # they were decided at a prior that moved
+    assert single.state() == many.state() == state_of(hub) == replayed_stream(url, folder).state()
+
+
 def test_a_retry_gives_the_same_decisions_and_counts_once(start: Start) -> None:
     hub, (rows, _) = start(), gaussian_rows(50, 0.3, 4)
     sender = Sender(idempotency_key="order-1", digest=b"one")
@@ -186,7 +216,7 @@ def test_a_retry_gives_the_same_decisions_and_counts_once(start: Start) -> None:
     assert not first.repeated
     assert list(again.decisions.ids) == list(first.decisions.ids)
     assert (again.model, again.first_row) == (first.model, first.first_row)
-    for name in ("numbers", "priors", "posteriors", "thresholds", "log_ratios", "trusted", "reachable"):
+    for name in COLUMNS:
         np.testing.assert_array_equal(getattr(again.decisions, name), getattr(first.decisions, name))
     assert asyncio.run(hub.detail("shop")).rows == 50
     with pytest.raises(KeyReusedError, match="another body"):
@@ -374,12 +404,20 @@ def test_erases_decisions_by_id_from_log_and_memory(start: Start, url: str) -> N
     store = open_store(url)
     row = store.stream("shop")
     assert row is not None
-    log = b"".join(event.payload for event in store.log(row.id))
+    events = store.log(row.id)
     store.close()
+    log = b"".join(event.payload for event in events)
     assert b'"person 6"' in log
     assert str(rows[6, 0]).encode() in log
     for erased in (b'"person 7"', b'"person 9"', *(str(rows[i, 0]).encode() for i in (7, 9))):
         assert erased not in log
+    kept = read_rows(next(event.payload for event in events if event.kind == DECIDED))
+    assert kept.evidence is not None
+    gone = np.isin(np.arange(100), [7, 9])
+    for scores in (kept.log_ratios[:, 1:], kept.evidence[:, :, 1:]):
+        assert not scores[gone].any()
+        assert scores[~gone].any(axis=tuple(range(1, scores.ndim))).all()
+    np.testing.assert_array_equal(kept.evidence[~gone], hub.model.score(rows).evidence_from(0)[~gone])
     assert label(hub, [Label("person 7", 1), Label("person 9", 1)]).known == 0
     state = state_of(hub)
     assert asyncio.run(hub.detail("shop")).prior == prior
@@ -480,10 +518,8 @@ def test_rows_that_wait_together_are_decided_together_and_just_the_same(start: S
     assert decided[30].decisions.ids == ["a", "b"]
     online = obil.OnlineClassifier(hub.model)
     for answer in decided:
-        views = hub.model.score(rows[answer.first_row : answer.first_row + len(answer.decisions)]).views
-        one = online.decide_log_ratios(
-            answer.decisions.log_ratios, views=views if views.shape[1] else None, ids=answer.decisions.ids
-        )
+        part = rows[answer.first_row : answer.first_row + len(answer.decisions)]
+        one = online.decide_scores(hub.model.score(part), ids=answer.decisions.ids)
         np.testing.assert_allclose(answer.decisions.priors, one.priors, rtol=1e-9)
     row = hub._store.stream("shop")
     assert row is not None
