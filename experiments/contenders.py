@@ -22,8 +22,8 @@ def _from_holdout(build: Callable[..., CompiledTracker], **settings: Any) -> Con
 
 CONTENDERS: dict[str, Contender] = {
     "bank": lambda start, _: BayesBank(start),
-    "grid, learned reset": lambda start, _: GridFilter(start, reset_rates=(1e-6, 3e-4, 3e-3), n_points=129),
-    "grid, no reset": lambda start, _: GridFilter(start),
+    "grid, learned reset": lambda start, _: GridFilter(start, n_points=129),
+    "grid, no reset": lambda start, _: GridFilter(start, reset_rates=()),
     "one endless filter": lambda start, _: BayesBank(start, memories=(None,), n_snapshots=0),
     "Algorithm 2, as printed": lambda start, _: Algorithm2(start),
     "Algorithm 2, frequency inverted": _inverted,

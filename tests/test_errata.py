@@ -137,7 +137,7 @@ def test_confident_pseudo_labels_are_biased_where_the_mean_posterior_is_not() ->
 def test_a_stationary_prior_is_found_by_the_exact_filter_and_not_by_algorithm_2() -> None:
     truth = 0.3
     rows = GaussianClasses.pair(3.0).draw(np.full(30_000, truth), random_state=5).log_ratios
-    assert GridFilter(0.05).update_many(rows)[-1, 1] == pytest.approx(truth, abs=0.02)
+    assert GridFilter(0.05, reset_rates=()).update_many(rows)[-1, 1] == pytest.approx(truth, abs=0.02)
     assert Algorithm2(0.05).update_many(rows)[10_000:, 1].mean() < 0.75 * truth
 
 

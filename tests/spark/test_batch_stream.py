@@ -13,7 +13,8 @@ from obil.spark import stream_batches
 from obil.spark.batch_bank import BatchBank
 from obil.spark.batch_stream import AfterBatch, BatchFollower, read_after, write_after
 from obil.trackers.evidence import BinaryEvidence
-from tests.online.cases import pair_model, pair_scores, triangle_model
+from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model
+from tests.spark.cases import five_folds
 from tests.spark.conftest import date_file
 from tests.thorough import repeats
 
@@ -34,7 +35,7 @@ def run_batches(spark: Any, tmp_path: Path, n_batches: int, n_rows: int) -> tupl
         pd.DataFrame({"score": scores}).to_parquet(path)
         date_file(path, number)
         used.append(float(alone.prior[1]))
-        alone.update(BinaryEvidence.of(model.log_ratios(scores)))
+        alone.update(BinaryEvidence.of(model.evidence_rows(scores)))
     df = spark.readStream.schema("score double").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
     out = tmp_path / "out"
     writer = stream_batches(
@@ -64,6 +65,19 @@ def test_each_batch_is_decided_with_what_the_ones_before_it_said(spark: Any, tmp
         rows = spark.read.parquet(str(tmp_path / "out" / f"batch={number}")).toPandas()
         odds = np.log(rows["posterior"] / (1.0 - rows["posterior"])) - rows["log_ratio"]
         np.testing.assert_allclose(odds, np.log(prior / (1.0 - prior)), atol=1e-7)
+
+
+def test_a_model_of_several_folds_updates_by_the_evidence_of_all_of_them(spark: Any, tmp_path: Path) -> None:
+    model, rows = five_folds(pair_stream(1_500, 0.2, 0)), pair_stream(400, 0.3, 5).features
+    settings = BARE | {"features": ["x"]}
+    follow = BatchFollower(
+        model, write=lambda batch, _: batch.count(), state=tmp_path / "state", prior=0.1, settings=settings
+    )
+    follow(spark.createDataFrame(pd.DataFrame({"x": rows[:, 0]})).repartition(3), 0)
+    alone = BatchBank(0.1)
+    alone.update(BinaryEvidence.of(model.evidence_rows(rows)))
+    assert follow.bank.n_rows == 400
+    np.testing.assert_allclose(follow.bank.prior, alone.prior, atol=1e-9)
 
 
 def test_a_state_of_another_checkpoint_is_refused_and_left_alone(spark: Any, tmp_path: Path) -> None:

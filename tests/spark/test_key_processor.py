@@ -60,7 +60,7 @@ def test_small_pieces_propensities_and_views_come_to_what_a_classifier_of_its_ow
     rng = np.random.default_rng(0)
     train = pd.DataFrame({"x": drawn.features[:, 0], "y": drawn.features[:, 0] + rng.normal(size=1_500)})
     model = obil.RatioClassifier(LogisticRegression(), views=True, random_state=0).fit(train, drawn.labels)
-    assert len(model.model_.view_members) > 0
+    assert (model.model_.n_folds, model.model_.n_views) == (5, 4)
     n_rows = 40
     rows = train.iloc[:n_rows].assign(k="a", at=np.arange(n_rows), id=np.arange(n_rows), truth=None, asked=1.0)
     told = rows.iloc[:20:2].assign(at=lambda t: t["at"] + 15.5, truth=drawn.labels[:20:2], asked=0.3, x=np.nan)

@@ -34,7 +34,7 @@ def unstarted(name: str, n_classes: int = 2) -> CompiledTracker:
         "BayesBank": BayesBank,
         "BayesBank-small": lambda: BayesBank(memories=(10, None), n_snapshots=2, switching_rates=(0.01,)),
         "BayesBank-endless": lambda: BayesBank(memories=(None,), n_snapshots=0),
-        "GridFilter": lambda: GridFilter(n_points=33),
+        "GridFilter": lambda: GridFilter(n_points=33, reset_rates=()),
         "GridFilter-resets": lambda: GridFilter(n_points=33, reset_rates=(1e-3, 1e-2)),
         "Algorithm2": lambda: Algorithm2(window=20),
         "Algorithm2-inverted": lambda: Algorithm2(window=20, confusion=confusion(n_classes)),

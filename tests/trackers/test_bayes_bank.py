@@ -51,7 +51,7 @@ def test_the_endless_filter_stays_close_to_the_exact_posterior_mean(separation: 
     # for separation 1.5 and .24 for 2.5. The grid has 2,001 points: at 129 it is itself up to 2.4 sd off.
     for seed in range(5):
         rows = rows_at(prior, 5_000, separation, seed)
-        exact = GridFilter(0.05, n_points=2_001)
+        exact = GridFilter(0.05, reset_rates=(), n_points=2_001)
         exact.update_many(rows)
         endless = BayesBank(0.05, memories=(None,), n_snapshots=0)
         endless.update_many(rows)
@@ -63,7 +63,7 @@ def test_the_endless_filter_stays_close_to_the_exact_posterior_mean(separation: 
 def test_the_endless_filter_is_as_sure_as_the_exact_one() -> None:
     # fractional counts, which the filter replaces, are up to ten times too sure here
     rows = rows_at(0.05, 3_000, 1.5, seed=3)
-    exact, endless = GridFilter(0.05, n_points=2_001), BayesBank(0.05, memories=(None,), n_snapshots=0)
+    exact, endless = GridFilter(0.05, reset_rates=(), n_points=2_001), BayesBank(0.05, memories=(None,), n_snapshots=0)
     exact.update_many(rows)
     endless.update_many(rows)
     width = np.diff(endless.interval()[1]).item() / np.diff(exact.interval()[1]).item()

@@ -28,7 +28,7 @@ def exact_mean(rows: np.ndarray, start: float, start_rows: float) -> float:
 @pytest.mark.parametrize(("prior", "n_rows"), [(0.3, 10), (0.3, 60), (0.7, 200), (0.1, 200)])
 def test_its_prior_is_the_posterior_mean_that_integration_gives(prior: float, n_rows: int) -> None:
     rows = GaussianClasses.pair(1.5).draw(constant(n_rows, prior), random_state=n_rows).log_ratios
-    tracker = GridFilter(0.2, start_rows=10.0, n_points=1_001)
+    tracker = GridFilter(0.2, reset_rates=(), start_rows=10.0, n_points=1_001)
     tracker.update_many(rows)
     # tolerance: the grid leaves out priors below 8e-7, and 1,001 points integrate to about 1e-6
     assert tracker.prior[1] == pytest.approx(exact_mean(rows, 0.2, 10.0), abs=1e-5)
@@ -39,7 +39,7 @@ def test_at_its_default_size_it_is_the_oracle_it_says_it_is() -> None:
     # coarser than that: within half a posterior sd of a grid of 2,001 points
     for seed in range(5):
         rows = GaussianClasses.pair(2.5).draw(constant(5_000, 0.5), random_state=seed).log_ratios
-        fine, default = GridFilter(0.05, n_points=2_001), GridFilter(0.05)
+        fine, default = GridFilter(0.05, reset_rates=(), n_points=2_001), GridFilter(0.05, reset_rates=())
         fine.update_many(rows)
         default.update_many(rows)
         sd = np.diff(fine.interval()[1]).item() / 3.29
@@ -51,7 +51,7 @@ def test_its_first_prior_is_about_the_start() -> None:
 
 
 def test_its_interval_is_that_of_the_beta_start_before_any_row() -> None:
-    tracker = GridFilter(0.3, start_rows=20.0, n_points=2_001)
+    tracker = GridFilter(0.3, reset_rates=(), start_rows=20.0, n_points=2_001)
     np.testing.assert_allclose(tracker.interval(0.9)[1], beta.ppf([0.05, 0.95], 6.0, 14.0), atol=1e-3)
     np.testing.assert_allclose(tracker.interval(0.9)[0], 1.0 - tracker.interval(0.9)[1, ::-1], atol=1e-12)
 
@@ -60,8 +60,8 @@ def test_with_resets_it_follows_a_prior_that_moves_and_without_it_does_not() -> 
     path = square(8_000, 0.02, 0.4, half_period=2_000)
     rows = GaussianClasses.pair(2.5).draw(path, random_state=1).log_ratios
     late = np.arange(8_000) % 2_000 > 1_000  # well after each change
-    resets = GridFilter(0.05, reset_rates=(1e-6, 3e-4, 3e-3)).update_many(rows)[:, 1]
-    steady = GridFilter(0.05).update_many(rows)[:, 1]
+    resets = GridFilter(0.05).update_many(rows)[:, 1]
+    steady = GridFilter(0.05, reset_rates=()).update_many(rows)[:, 1]
     assert abs(resets - path)[late].mean() < 0.25 * abs(steady - path)[late].mean()
 
 

@@ -124,7 +124,7 @@ class BatchFollower:
         try:
             self._write(decided, batch_id)
             if not repeated:
-                evidence = self._evidence(batch, decided)
+                evidence = self._evidence(decided)
                 self.bank.update(total_evidence(row[EVIDENCE] for row in evidence.collect()))
                 self._after = AfterBatch(query, batch_id, prior, self.bank)
             if self._after is not None:  # also for a repeated batch: its file may not have been written
@@ -132,18 +132,18 @@ class BatchFollower:
         finally:
             decided.unpersist()
 
-    def _evidence(self, batch: DataFrame, decided: DataFrame) -> DataFrame:
+    def _evidence(self, decided: DataFrame) -> DataFrame:
         """Return the evidence of a batch in parts that add up: the decided log ratios, or those of the folds."""
         if self.model.evidence is None and self.model.n_folds == 1:
             return binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
-        names = feature_columns(batch, self.model, self._settings["features"])
-        broadcast = self._shipped.broadcast(batch.sparkSession.sparkContext)
+        names = feature_columns(decided, self.model, self._settings["features"])
+        broadcast = self._shipped.broadcast(decided.sparkSession.sparkContext)
 
         def of_rows(rows: Any) -> FloatArray:
             model = broadcast.value.load()
             return model.evidence_rows(model_input(rows, names, model))
 
-        return binary_evidence(batch.select(*numbered_features(names)), [], of_rows)
+        return binary_evidence(decided.select(*numbered_features(names)), [], of_rows)
 
 
 def _ratios_of_column(table: Any) -> FloatArray:

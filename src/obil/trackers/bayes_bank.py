@@ -44,7 +44,7 @@ class BayesBank(CompiledTracker):
     switching_rates
         Floors of the rate at which the best expert may change.
     start_rows
-        How many rows the start prior counts for.
+        How many rows the start prior counts for; one per class, at least 10, if None.
 
     >>> bank = BayesBank(0.5)
     >>> _ = bank.update_many([[0.0, -9.0]] * 400)  # rows that all look negative
@@ -59,7 +59,7 @@ class BayesBank(CompiledTracker):
         memories: Sequence[float | None] = MEMORIES,
         n_snapshots: int = 8,
         switching_rates: Sequence[float] = SWITCHING_RATES,
-        start_rows: float = 10.0,
+        start_rows: float | None = None,
     ) -> None:
         if not memories or not switching_rates:
             raise InvalidInputError("a bank needs at least one memory and one switching rate")
@@ -68,7 +68,7 @@ class BayesBank(CompiledTracker):
             memories=[m if m is None else require_in("a memory", m, 2.0, 1e12) for m in memories],
             n_snapshots=as_integer("n_snapshots", n_snapshots, 0),
             switching_rates=[require_in("a switching rate", r, 1e-12, 0.5) for r in switching_rates],
-            start_rows=require_in("start_rows", start_rows, 1e-3, 1e9),
+            start_rows=None if start_rows is None else require_in("start_rows", start_rows, 1e-3, 1e9),
         )
 
     def interval(self, level: float = 0.9) -> FloatArray:
@@ -90,14 +90,15 @@ class BayesBank(CompiledTracker):
     def _begin(self, start: FloatArray) -> BankMemory:
         self._kept = np.array([1.0 if m is None else 1.0 - 1.0 / m for m in self._settings["memories"]])
         self._floors = np.array(self._settings["switching_rates"])
-        self._start_counts = self._settings["start_rows"] * start
+        start_rows = self._settings["start_rows"]
+        self._start_counts = (max(10.0, start.size) if start_rows is None else start_rows) * start
         n_filters, n_rates, n_snapshots = self._kept.size, self._floors.size, self._settings["n_snapshots"]
         n_experts = n_filters + n_snapshots
         weights = np.zeros((n_rates, n_experts))
         weights[:, :n_filters] = 1.0 / n_filters
         return BankMemory(
             prior=start.copy(),
-            counts=np.tile(self._settings["start_rows"] * start[:, None], n_filters),
+            counts=np.tile(self._start_counts[:, None], n_filters),
             snapshots=np.zeros((start.size, n_snapshots)),
             weights=weights,
             uses=weights.copy(),

@@ -28,11 +28,10 @@ class GridMemory(NamedTuple):
 class GridFilter(CompiledTracker):
     """Hold the exact posterior of P1 on a grid in the logit: the oracle the other trackers are tested against.
 
-    With no `reset_rates`, the default, it is the exact filter of a prior that never moves. Given some, it
-    is a bank: each filter may at its rate jump to where the prior has been before (the average of its
-    past posteriors), and the rates are mixed by how well each predicted the stream. `(1e-6, 3e-4, 3e-3)`
-    beats `BayesBank` on regimes that return and loses to it at very rare priors, as
-    `python -m experiments trackers` shows. Binary only.
+    It is a bank: each filter may at its rate jump to where the prior has been before (the average of its
+    past posteriors), and the rates are mixed by how well each predicted the stream. It beats `BayesBank` on
+    regimes that return and loses to it at very rare priors, as `python -m experiments trackers` shows.
+    `reset_rates=()` makes it the exact filter of a prior that never moves. Binary only.
 
     It is exact as long as the posterior is wider than the grid's spacing, which is .027 in the logit with
     the default `n_points`; tens of thousands of informative rows at a prior near 1/2 need more of them.
@@ -47,7 +46,7 @@ class GridFilter(CompiledTracker):
         self,
         prior: PriorLike | None = None,
         *,
-        reset_rates: Sequence[float] = (),
+        reset_rates: Sequence[float] = (1e-6, 3e-4, 3e-3),
         n_points: int = 1_025,
         start_rows: float = 10.0,
     ) -> None:

@@ -16,6 +16,7 @@ RECALIBRATION_MEMORIES = (1_000.0, np.inf)  # labels that a recalibration rememb
 TRAINING, GUARDED, FAST = 0, 1, 2  # experts, before those that learn from labels
 N_EXPERTS = 3 + len(COUNT_MEMORIES) + len(RECALIBRATION_MEMORIES)
 START_LABELS = 20.0  # labels that the guarded prior counts for in a count
+PREVALENCE_LABELS = 200.0  # likewise, where the prevalence is estimated: few labels are noisier than the banks
 SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
@@ -83,13 +84,12 @@ def advise_rows(
     priors: FloatArray,
     prior: FloatArray,
 ) -> None:
-    """Write the prior each of n rows is decided with, (n, K), and that of a row without information after them, (K,).
+    """Write the prior each of n rows is decided with, (n, K), and the estimated prevalence after them, (K,).
 
     A row's prior is the one whose posterior for this row is the mixture's. `guarded` and `fast` are (n + 1, K).
     """
     n_rows, n_classes = rows.shape
     advice = np.empty((weights.size, n_classes))
-    uninformative = np.zeros(n_classes)
     for t in range(n_rows):
         if seen[1] > 0 or lead != GUARDED or seen[0] % LEVEL_ROWS == 0 or t == n_rows - 1:
             advise(guarded[t], fast[t], start, counts, maps, advice)
@@ -99,8 +99,7 @@ def advise_rows(
         seen[0] += 1
     if n_rows > 0:
         latest[:] = advice
-    advise(guarded[n_rows], fast[n_rows], start, counts, maps, advice)
-    _mixed_prior(uninformative, advice, weights, lead, seen[1], guarded[n_rows], prior)
+    prevalence(guarded[n_rows], fast[n_rows], weights, counts, seen[1], prior)
 
 
 @compiled
@@ -121,6 +120,30 @@ def priors_of_rows(
     advise(guarded, fast, start, counts, maps, advice)
     for t in range(rows.shape[0]):
         _mixed_prior(rows[t], advice, weights, lead, n_labels, guarded, priors[t])
+
+
+@compiled
+def prevalence(
+    guarded: FloatArray, fast: FloatArray, weights: FloatArray, counts: FloatArray, n_labels: int, prior: FloatArray
+) -> None:
+    """Write the estimated prevalence, (K,): the guarded prior, and once labels come, what they make of it.
+
+    It is not what rows are decided with. That mixture also holds the training prior and recalibrations, which may
+    decide best without being a prevalence, and counts of the last labels alone, which are noisy. Here both banks and
+    the count of all labels are mixed, by their weights.
+    """
+    n_classes, last = guarded.size, counts.shape[0] - 1
+    for k in range(n_classes):
+        prior[k] = guarded[k]
+    if n_labels == 0:
+        return
+    counted = FAST + 1 + last
+    total = weights[GUARDED] + weights[FAST] + weights[counted]
+    n_counted = PREVALENCE_LABELS + counts[last].sum()
+    for k in range(n_classes):
+        by_count = (PREVALENCE_LABELS * guarded[k] + counts[last, k]) / n_counted
+        mean = weights[GUARDED] * guarded[k] + weights[FAST] * fast[k] + weights[counted] * by_count
+        prior[k] = mean / total
 
 
 @compiled

@@ -44,6 +44,16 @@ def learn_label(
     before = least_propensity[0]
     least_propensity[0] = min(before, propensity)
     weight = least_propensity[0] / propensity
+    if least_propensity[0] < before:  # losses, counts and recalibrations so far weigh less from here on
+        fraction = least_propensity[0] / before
+        total = 0.0
+        for m in range(n_experts):
+            weights[m] = start.weights[m] * (max(weights[m], 1e-300) / start.weights[m]) ** fraction
+            total += weights[m]
+        weights /= total
+        counts *= fraction
+        for a in range(start.map_memories.size):
+            precisions[a] = start.precision + fraction * (precisions[a] - start.precision)
     level, slot = _find(row, memory.past_rows)
     advice = memory.latest if row >= seen[0] - 1 else memory.past[level, slot]
     since = _labels_since(row, seen, memory.arrivals)
@@ -67,12 +77,6 @@ def learn_label(
         dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT) / (1.0 + since)
         for m in range(n_experts):
             weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start.weights[m]
-
-    # what was learned at a higher least propensity is down-weighted from here on
-    if least_propensity[0] < before:
-        counts *= least_propensity[0] / before
-        for a in range(start.map_memories.size):
-            precisions[a] = start.precision + least_propensity[0] / before * (precisions[a] - start.precision)
 
     # the counts
     for c in range(start.count_memories.size):

@@ -29,6 +29,7 @@ from obil.trackers.label_experts import (
     LabelMemory,
     advise,
     advise_rows,
+    prevalence,
     priors_of_rows,
     start_precision,
 )
@@ -158,8 +159,13 @@ class SafeTracker(CompiledTracker):
         guarded, fast = other._current()
         advise(guarded[0], fast[0], self._start, fresh.counts, fresh.maps, fresh.latest)
         fresh.past[0, 0] = fresh.latest
-        other._memory.prior[:] = other.priors_for(np.zeros((1, self.n_classes)))[0]
+        other._estimate_prevalence()
         return other
+
+    @property
+    def prior(self) -> FloatArray:
+        """The estimated prevalence of the stream, (K,); what rows are decided with is in `priors_for`."""
+        return super().prior
 
     @property
     def lead(self) -> str:
@@ -269,7 +275,7 @@ class SafeTracker(CompiledTracker):
         if before == number:
             return
         learn_label(values, number, before, probability, decided, counts_only, self._label_start, labels)
-        self._memory.prior[:] = self.priors_for(np.zeros((1, values.size)))[0]
+        self._estimate_prevalence()
 
     def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
         """Return the prior each of these rows (n, K) would be decided with, (n, K); the state is unchanged."""
@@ -369,6 +375,11 @@ class SafeTracker(CompiledTracker):
         guarded = np.empty((1, n_classes))
         self._guard(np.empty((0, n_classes)), np.empty((0, 0, n_classes)), slow, fast, guarded)
         return guarded, fast
+
+    def _estimate_prevalence(self) -> None:
+        guarded, fast = self._current()
+        labels, prior = self._memory.labels, self._memory.prior
+        prevalence(guarded[0], fast[0], labels.weights, labels.counts, int(labels.seen[1]), prior)
 
     def _check_memory(self) -> None:
         for bank in (self._slow, self._fast):
