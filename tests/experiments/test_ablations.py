@@ -72,7 +72,8 @@ def test_a_small_cell_runs_and_hindsight_is_above_what_was_decided() -> None:
     found = ablations.run(cell, settings)
     for name, value in found.items():
         place, method, measure = name.rsplit("/", 2)
-        if measure.startswith("f1.") and method not in ("hindsight", "tracked"):
+        # with the true prior there is one threshold; one that moves along the stream may be luckier
+        if measure.startswith("f1.") and method == "true prior":
             assert value <= found[f"{place}/hindsight/{measure}"] + 1e-12
     for loss in ("cross-entropy", "squared error"):  # a calibration with a positive slope moves no row past another
         ceilings = [found[f"losses/{loss}, {method}/hindsight/f1.0.25"] for method in ("none", "temperature", "affine")]

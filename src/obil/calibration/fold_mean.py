@@ -66,7 +66,8 @@ def _log_density_slope(points: FloatArray, spread: float) -> FloatArray:
     slopes = np.empty(len(points))
     for start in range(0, len(points), 10_000):
         apart = (points[start : start + 10_000, None] - centres) / width
-        kernel = np.exp(-(apart**2) / 2.0)
+        # a point far from all centres has at least the nearest of them
+        kernel = np.exp((np.min(apart**2, axis=1, keepdims=True) - apart**2) / 2.0)
         slopes[start : start + 10_000] = -(kernel * apart).sum(axis=1) / (kernel.sum(axis=1) * width)
     # the kernel widens the density by its own variance, which makes it flatter
     slopes *= 1.0 + (width / spread) ** 2

@@ -1,6 +1,6 @@
 """Keep the models of the folds: their mean decides, and one of them per row is evidence of the class prior."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
 from obil.serving.scorers import Scorer
+from obil.serving.trees import TreeScorer
 
 MOST_FOLDS = 1_000
 
@@ -21,6 +22,7 @@ class FoldScorer:
     """
 
     folds: tuple[Scorer, ...]
+    trees: TreeScorer | None = field(init=False)  # of all folds, walked in one pass
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.folds) <= MOST_FOLDS:
@@ -28,6 +30,9 @@ class FoldScorer:
         shapes = {(fold.n_classes, fold.n_features) for fold in self.folds}
         if len(shapes) > 1:
             raise InvalidInputError(f"the folds of a model have the same classes and features, got {sorted(shapes)}")
+        trees = tuple(fold for fold in self.folds if isinstance(fold, TreeScorer))
+        stacked = TreeScorer.stacked(trees) if len(trees) == len(self.folds) else None
+        object.__setattr__(self, "trees", stacked)
 
     @property
     def n_features(self) -> int | None:
@@ -50,6 +55,8 @@ class FoldScorer:
 
     def fold_scores(self, X: Any) -> FloatArray:
         """Return the raw scores of each fold's model, (n, F, K)."""
+        if self.trees is not None:
+            return self.trees.stacked_scores(X, len(self.folds))
         return np.stack([fold.scores(X) for fold in self.folds], axis=1)
 
 

@@ -1,6 +1,6 @@
 """Score rows with frozen decision trees, a forest's or a booster's, without the library that grew them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -39,7 +39,7 @@ class TreeScorer(OutputScorer):
     batch_invariant: ClassVar[bool] = True
     nodes: Nodes
     roots: npt.NDArray[np.int32]  # (T,) the first node of each tree
-    outputs: npt.NDArray[np.int32]  # (T,) which output a booster's tree adds to; of a forest 0
+    outputs: npt.NDArray[np.int32]  # (T,) which output a booster's tree adds to; of a forest the first, 0
     values: FloatArray  # (nodes, K) of a forest, (nodes, 1) of a booster
     start: FloatArray  # (K,) of a forest 0; of a booster its log odds before any tree, (1,) for two classes
     category_sets: npt.NDArray[np.uint8]  # (sets, bytes) bit c of a set tells that category c goes left
@@ -71,6 +71,49 @@ class TreeScorer(OutputScorer):
         if self.link == PROBABILITY:
             total /= len(self.roots)
         return total
+
+    @staticmethod
+    def stacked(folds: tuple["TreeScorer", ...]) -> "TreeScorer | None":
+        """Return the trees of several models as those of one with all their outputs, so that one pass walks them.
+
+        None where the models differ in more than their trees. What it sums up is not yet divided by trees.
+        """
+        first = folds[0]
+        settings = {
+            (one.link, one.floor, one.n_features, one.single_inputs, one.single_sums, one.allow_missing, len(one.start))
+            for one in folds
+        }
+        same_trees = first.link != PROBABILITY or len({len(one.roots) for one in folds}) == 1
+        widths = {one.category_sets.shape[1] for one in folds}
+        if len(settings) > 1 or len(widths) > 1 or not same_trees:
+            return None
+        n_nodes = np.cumsum([0, *(len(one.nodes) for one in folds)])
+        n_sets = np.cumsum([0, *(len(one.category_sets) for one in folds)])
+        nodes = np.concatenate([one.nodes for one in folds])
+        for fold in range(len(folds)):
+            own = nodes[n_nodes[fold] : n_nodes[fold + 1]]
+            own["left"] += n_nodes[fold]
+            own["right"] += n_nodes[fold]
+            own["category_set"][own["category_set"] >= 0] += n_sets[fold]
+        return replace(
+            first,
+            nodes=nodes,
+            roots=np.concatenate([one.roots + at for one, at in zip(folds, n_nodes, strict=False)]).astype(np.int32),
+            outputs=np.concatenate(
+                [one.outputs + fold * len(first.start) for fold, one in enumerate(folds)]
+            ).astype(np.int32),
+            values=np.concatenate([one.values for one in folds]),
+            start=np.concatenate([one.start for one in folds]),
+            category_sets=np.concatenate([one.category_sets for one in folds]),
+        )
+
+    def stacked_scores(self, X: Any, n_folds: int) -> FloatArray:
+        """Return the raw scores of each of the models that were stacked into this one, (n, F, K)."""
+        sums = self.sums(X)
+        if self.link == PROBABILITY:
+            sums *= n_folds  # `sums` divided by the trees of all models
+        raw = raw_scores(sums.reshape(len(sums) * n_folds, -1), self.link, self.training_prior, self.floor)
+        return raw.reshape(len(sums), n_folds, -1)
 
     def summary(self) -> str:
         """Return a short text that says what scores."""
@@ -152,4 +195,4 @@ def walk_trees(
                         total[r, output] = np.float32(total[r, output])
                 else:
                     for k in range(n_values):
-                        total[r, k] += values[number, k]
+                        total[r, output + k] += values[number, k]
