@@ -26,9 +26,7 @@ from obil.trackers.calibration_spread import (
 from obil.trackers.pass_search import estimate_from_rows
 
 
-def drawn(
-    negatives: int, positives: int, seed: int = 1, *, separation: float = 2.5
-) -> tuple[FloatArray, IntArray]:
+def drawn(negatives: int, positives: int, seed: int = 1, *, separation: float = 2.5) -> tuple[FloatArray, IntArray]:
     """Return exact log ratios and labels, with so many rows of each class."""
     labels = np.repeat([0, 1], [negatives, positives])
     features = np.random.default_rng(seed).standard_normal(labels.size) + separation * labels
@@ -75,7 +73,7 @@ def test_rows_of_one_bin_count_together_as_they_count_one_by_one(separation: flo
 
 
 def test_the_variance_by_bins_is_how_far_priors_scatter_when_the_held_out_rows_are_drawn_anew() -> None:
-    """Seeds 0 to 59: the prior of one long stream by bins of 60 held-out sets. The sd of a variance is 18 %: to 60 %."""
+    """Seeds 0 to 59: the prior of one stream by bins of 60 held-out sets. The sd of a variance is 18 %: to 60 %."""
     stream = GaussianClasses.pair(2.5).draw(np.full(20_000, 0.1), random_state=99)
     found, told = [], []
     for seed in range(60):

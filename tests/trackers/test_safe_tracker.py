@@ -317,7 +317,22 @@ def test_asking_for_priors_changes_nothing_and_says_what_update_will() -> None:
         np.testing.assert_array_equal(tracker.update(row), asked)
         if n % 3 == 0:
             tracker.feedback(row, n % 2)
-    np.testing.assert_array_equal(tracker.prior, tracker.priors_for(np.zeros((1, 3)))[0])
+
+
+def test_the_prior_is_the_prevalence_although_rows_are_decided_otherwise() -> None:
+    """The ratio is off by 1.5: recalibration decides, and the prevalence is still that of the labels."""
+    rng = np.random.default_rng(0)
+    labels = (rng.random(20_000) < 0.1).astype(int)
+    exact = 2.5 * (rng.standard_normal(20_000) + 2.5 * labels) - 3.125
+    rows = np.column_stack([np.zeros(20_000), exact - 1.5])
+    tracker = SafeTracker(0.1)
+    for row, label in zip(rows, labels.tolist(), strict=True):
+        tracker.update(row)
+        if rng.random() < 0.1:
+            tracker.feedback(row, label, propensity=0.1)
+    assert abs(tracker.prior[1] - 0.1) < 0.03
+    effective = tracker.priors_for(np.zeros((1, 2)))[0, 1]
+    assert effective > 0.25  # what makes up for the offset
 
 
 def test_the_lead_decides_until_labels_come() -> None:

@@ -16,7 +16,7 @@ RECALIBRATION_MEMORIES = (1_000.0, np.inf)  # labels that a recalibration rememb
 TRAINING, GUARDED, FAST = 0, 1, 2  # experts, before those that learn from labels
 N_EXPERTS = 3 + len(COUNT_MEMORIES) + len(RECALIBRATION_MEMORIES)
 START_LABELS = 20.0  # labels that the guarded prior counts for in a count
-PREVALENCE_LABELS = 200.0  # likewise, where the prevalence is estimated: few labels are noisier than the banks
+PREVALENCE_LABELS = 400.0  # likewise, where the prevalence is estimated: few labels are noisier than the banks
 SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
@@ -130,19 +130,20 @@ def prevalence(
 
     It is not what rows are decided with. That mixture also holds the training prior and recalibrations, which may
     decide best without being a prevalence, and counts of the last labels alone, which are noisy. Here both banks and
-    the count of all labels are mixed, by their weights.
+    the count of all labels are mixed, by their weights; that of the recalibrations goes to the count, for where they
+    win the ratio is off, and so are the banks.
     """
     n_classes, last = guarded.size, counts.shape[0] - 1
     for k in range(n_classes):
         prior[k] = guarded[k]
     if n_labels == 0:
         return
-    counted = FAST + 1 + last
-    total = weights[GUARDED] + weights[FAST] + weights[counted]
+    counted = weights[FAST + 1 + last :].sum()
+    total = weights[GUARDED] + weights[FAST] + counted
     n_counted = PREVALENCE_LABELS + counts[last].sum()
     for k in range(n_classes):
         by_count = (PREVALENCE_LABELS * guarded[k] + counts[last, k]) / n_counted
-        mean = weights[GUARDED] * guarded[k] + weights[FAST] * fast[k] + weights[counted] * by_count
+        mean = weights[GUARDED] * guarded[k] + weights[FAST] * fast[k] + counted * by_count
         prior[k] = mean / total
 
 

@@ -1,7 +1,8 @@
 """Measure, on held-out rows, how sensitive a model's estimated prior is and how far its views should agree.
 
-No likelihood ratio stays exact after deployment. How far a drift of `RATIO_DRIFT` moves the estimated prior is its
-*sensitivity*; that of a weak classifier is large, and such a prior is not worth following.
+No likelihood ratio stays exact after deployment, and none was exact before. How far a drift of `RATIO_DRIFT`, and the
+uncertainty of the map that evidence is read by, move the estimated prior is its *sensitivity*; that of a weak classifier
+or of one calibrated on few positives is large, and such a prior is not worth following.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ class ViewReference:
     """
 
     expected: FloatArray  # (C, V, G) how far each view's x lies from the model's under label shift
-    sensitivity: FloatArray  # (C, G) of the model's x to a drift of the ratio
+    sensitivity: FloatArray  # (C, G) of the model's x to a drift of the ratio and the uncertainty of its map
     noise: FloatArray  # (V, C) the variance of a view's distance that its calibrator and the model's leave open
     least_information: FloatArray  # (W, C) of START_ROWS rows
 
@@ -88,6 +89,8 @@ class ViewReference:
                 information[w, c] = START_ROWS * _information(log_ratios, at_start, prior)
                 variances[w, c] = spreads[w][k] * prior * (1.0 - prior) / 4.0
         noise = variances[1:] + variances[0]
+        # what the map itself leaves open counts like a drift: one fitted on ten positives moves the prior with care
+        sensitivity = np.sqrt(sensitivity**2 + variances[0][:, None])
         return cls(*(_rounded(array) for array in (expected, sensitivity, noise, information)))
 
     def to_json(self) -> dict[str, Any]:
