@@ -163,4 +163,5 @@ def _mean_estimate(counts: IntArray, n_rows: int, inverse: FloatArray, start: Fl
     for k in range(counts.size):
         mean[k] = 0.0
         for i in range(counts.size):
-            mean[k] += inverse[k, i] * counts[i] / n_rows
+            mean[k] += inverse[k, i] * counts[i]
+        mean[k] /= n_rows

@@ -94,7 +94,7 @@ def signature(rows: set[bytes]) -> float:
 
 
 class Signed(Memory):
-    """Gives a number that its training rows determine, so that folds can be told apart, and the row."""
+    """Gives a number that its training rows determine, different for each fold, and the row."""
 
     def predict_proba(self, X: Any) -> Any:
         return np.stack([np.full(len(X), signature(self.seen_)), np.asarray(X)[:, 0]], axis=1)
@@ -251,3 +251,13 @@ def test_an_estimator_without_scores_is_refused() -> None:
         score_method(StandardScaler())
     assert score_method(LogisticRegression()) == "predict_proba"
     assert score_method(LinearSVC()) == "decision_function"
+
+
+@pytest.mark.parametrize("n_rows", [60, 100, 150, 1_000])
+def test_chance_does_not_decide_whether_folds_are_averaged(n_rows: int) -> None:
+    """Spare rows are dealt at random: whichever fold leaves most of them out, five folds learned from enough rows."""
+    labels = (np.arange(n_rows) % 3 == 0).astype(np.int64)
+    refused = [
+        seed for seed in range(60) if not averages(splits_of(5, labels[:, None], labels, random_state=seed), n_rows)
+    ]
+    assert refused == []

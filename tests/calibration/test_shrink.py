@@ -1,5 +1,8 @@
 """Offsets of many classes go to 0 where they are noise, stay where they are not, and know their standard errors."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -7,6 +10,8 @@ from scipy.stats import multivariate_normal
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
 from obil.calibration.linear import SCALES, fit_linear, shrink_offsets
+from obil.calibration.matrix import fit_matrix
+from obil.calibration.vector import fit_vector
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.serving.calibrators import LinearCalibrator
 from tests.serving.stored import arrays_of
@@ -119,12 +124,12 @@ def test_one_offset_and_the_offsets_of_margins_stay_free() -> None:
     assert all(arrays_of(free)[name].tobytes() == arrays_of(shrunk)[name].tobytes() for name in arrays_of(free))
 
 
-@pytest.mark.parametrize("method", ["affine", "vector"])
-def test_calibrators_are_shrunk_when_fitted(method: str) -> None:
+@pytest.mark.parametrize(("method", "fit"), [("affine", fit_linear), ("vector", fit_vector), ("matrix", fit_matrix)])
+def test_calibrators_are_shrunk_when_fitted(method: str, fit: Callable[..., Any]) -> None:
     scores, labels = rows(20, 4, NONE)
     ones = np.ones(len(labels))
     calibrator = fit_calibrator(scores, labels, ones, method=method)
-    free = fit_linear(scores, labels, ones, method=method)
+    free = fit(scores, labels, ones, shrink=False)
     assert np.abs(arrays_of(calibrator)["offsets"]).max() < 0.5 * np.abs(free.offsets).max()
 
 

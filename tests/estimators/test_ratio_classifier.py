@@ -415,7 +415,12 @@ def test_a_model_says_what_serves_it() -> None:
     frozen = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0)
     frozen.fit(pd.DataFrame(stream.features, columns=["age", "dose"]), stream.labels)
     text = frozen.model_.describe()
-    for part in ("a linear model, frozen", "age, dose", "affine, on 200 held-out rows", "4: the mean of 2 folds: 60 decision trees, frozen"):
+    for part in (
+        "a linear model, frozen",
+        "age, dose",
+        "affine, on 200 held-out rows",
+        "4: the mean of 2 folds: 60 decision trees, frozen",
+    ):
         assert part in text
     wrapped = RatioClassifier(GaussianNB(), cv=2).fit(stream.features, stream.labels).model_
     assert "GaussianNB, wrapped: its own library serves it, because GaussianNB has no frozen form" in wrapped.describe()

@@ -132,8 +132,8 @@ def ratio_of(bins: BinnedCalibrator) -> Callable[[Any], FloatArray]:
 def even_bins(rows: float) -> BinnedCalibrator:
     """Return six bins for each more probable class, with about this many rows of each class in all."""
     falling = np.array([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
-    shares = np.concatenate([2.0 * falling, falling[::-1]]) / (3.0 * falling.sum())
-    counts = rows * np.stack([shares, shares[::-1]])
+    fractions = np.concatenate([2.0 * falling, falling[::-1]]) / (3.0 * falling.sum())
+    counts = rows * np.stack([fractions, fractions[::-1]])
     return BinnedCalibrator(LinearCalibrator.identity(2), np.tile(np.arange(1.0, 6.0), (2, 1)), counts)
 
 
@@ -246,7 +246,9 @@ DAMAGED: dict[str, dict[str, Any]] = {
     "counts that are not numbers": {"counts": np.full((2, 12), np.nan)},
     "a class without rows": {"counts": np.array([[1.0] * 12, [0.0] * 12])},
     "a base of three classes": {"base": LinearCalibrator.identity(3)},
-    "a base that turns the ranking round": {"base": replace(LinearCalibrator.identity(2), slopes=np.array([1.0, -1.0]))},
+    "a base that turns the ranking round": {
+        "base": replace(LinearCalibrator.identity(2), slopes=np.array([1.0, -1.0]))
+    },
     "more counts than memory should hold": {"edges": np.zeros((2, 5_000_000)), "counts": np.ones((2, 10_000_002))},
 }
 
@@ -284,7 +286,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "a map that is nothing": {"manifest": lambda told: told["evidence"].update(calibrator=None)},
     "evidence that is a number": {"manifest": lambda told: told.update(evidence=3)},
     "evidence that is missing": {"manifest": lambda told: told.pop("evidence")},
-    "a tolerance that is a word": {"manifest": lambda told: told["evidence"].update(tolerance="none")},
+    "a tolerance that is a text": {"manifest": lambda told: told["evidence"].update(tolerance="none")},
     "a tolerance below zero": {"manifest": lambda told: told["evidence"].update(tolerance=-1.0)},
     "a tolerance that allows for anything": {"manifest": lambda told: told["evidence"].update(tolerance=99.0)},
     "a tolerance that is not a number": {"manifest": lambda told: told["evidence"].update(tolerance=float("nan"))},

@@ -1,17 +1,23 @@
 """The mean of the folds decides, and which fold is a row's evidence is told by its number alone."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
+from sklearn.ensemble import HistGradientBoostingClassifier
 
+from obil.calibration.freezing.freeze import freeze
 from obil.errors import InvalidInputError, ModelFileError
 from obil.serving.files import load, save
 from obil.serving.folds import FoldScorer, fold_of_row, fold_scores, folds_of, folds_of_rows, mean_of_folds
-from obil.serving.scorers import ColumnScorer
+from obil.serving.scorers import ColumnScorer, EstimatorScorer
+from obil.serving.trees import TreeScorer
+from tests.calibration.freezing.rows import labelled
 from tests.serving.cases import MODELS
 from tests.serving.ensembles import WIDTH, as_model, rows, stump_forest
 from tests.serving.test_records import tampered
@@ -28,8 +34,71 @@ def test_the_score_is_the_mean_of_the_scores_of_the_folds(n_classes: int) -> Non
     scorer, X = forests(3, n_classes), rows(60)
     single = np.stack([fold.scores(X) for fold in scorer.folds])
     np.testing.assert_allclose(scorer.scores(X), single.mean(axis=0), rtol=1e-14, atol=1e-14)
-    np.testing.assert_array_equal(scorer.fold_scores(X), single.transpose(1, 0, 2))
+    np.testing.assert_allclose(scorer.fold_scores(X), single.transpose(1, 0, 2), rtol=1e-14, atol=1e-14)
     assert (scorer.n_features, scorer.n_classes) == (WIDTH, n_classes)
+
+
+def one_tree(trees: TreeScorer) -> TreeScorer:
+    return replace(trees, roots=trees.roots[:1], outputs=trees.outputs[:1])
+
+
+OTHERS: dict[str, Callable[[TreeScorer], TreeScorer]] = {
+    "another training prior": lambda trees: replace(trees, training_prior=np.array([0.9, 0.1])),
+    "another floor": lambda trees: replace(trees, floor=0.2),
+    "fewer trees": one_tree,
+    "wider sets of categories": lambda trees: replace(trees, category_sets=np.array([[0b101, 0]], dtype=np.uint8)),
+    "trees alone": lambda trees: trees,
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_trees_of_folds_that_differ_score_as_each_of_them_does(other: str) -> None:
+    scorer, X = FoldScorer((stump_forest(), OTHERS[other](stump_forest(seed=1)), stump_forest(seed=2))), rows(200)
+    single = np.stack([fold.scores(X) for fold in scorer.folds], axis=1)
+    np.testing.assert_allclose(scorer.fold_scores(X), single, rtol=1e-14, atol=1e-14)
+
+
+def with_categories(seed: int, set_of_left: int) -> TreeScorer:
+    """Return a forest whose second tree splits by category: the codes in this set of bits go to the left."""
+    trees = stump_forest(seed=seed)
+    nodes = trees.nodes.copy()
+    nodes["feature"][3], nodes["category_set"][3] = 2, 0
+    return replace(trees, nodes=nodes, category_sets=np.array([[set_of_left]], dtype=np.uint8))
+
+
+def test_folds_keep_the_sets_of_categories_of_their_own() -> None:
+    scorer, X = FoldScorer(tuple(with_categories(seed, bits) for seed, bits in enumerate((1, 2, 6)))), rows(200)
+    assert scorer.trees is not None
+    single = np.stack([fold.scores(X) for fold in scorer.folds], axis=1)
+    np.testing.assert_allclose(scorer.fold_scores(X), single, rtol=1e-14, atol=1e-14)
+    alike = FoldScorer(tuple(with_categories(seed, 1) for seed in range(3))).fold_scores(X)
+    assert not np.allclose(alike[:, 1:], single[:, 1:])
+
+
+def boosters(n_classes: int) -> FoldScorer:
+    """Return two fitted boosters of trees, frozen."""
+    X, y = labelled(300, n_classes, missing=True)
+    wrapped = [
+        EstimatorScorer(
+            HistGradientBoostingClassifier(max_iter=5).fit(X[part::2], y[part::2]),
+            "predict_proba",
+            np.full(n_classes, 1.0 / n_classes),
+            1e-9,
+            6,
+        )
+        for part in (0, 1)
+    ]
+    frozen = tuple(freeze(one, X) for one in wrapped)
+    assert all(isinstance(fold, TreeScorer) for fold in frozen)
+    return FoldScorer(frozen)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_boosters_of_folds_have_the_same_bits_in_one_pass_as_one_after_the_other(n_classes: int) -> None:
+    scorer, (X, _) = boosters(n_classes), labelled(300, n_classes, missing=True)
+    assert scorer.trees is not None
+    single = np.stack([fold.scores(X) for fold in scorer.folds], axis=1)
+    assert scorer.fold_scores(X).tobytes() == single.tobytes()
 
 
 def test_a_row_has_the_same_bits_alone_and_among_others() -> None:
@@ -77,7 +146,7 @@ def test_a_row_has_one_fold_however_a_stream_is_cut(first: int, n_folds: int) ->
     whole = folds_of_rows(first, 200, n_folds)
     assert [fold_of_row(first + i, n_folds) for i in range(200)] == whole.tolist()
     cuts = [0, 1, 1, 50, 199, 200]
-    parts = [folds_of_rows(first + a, b - a, n_folds) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [folds_of_rows(first + a, b - a, n_folds) for a, b in pairwise(cuts)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
     assert whole.dtype == np.int64
     assert set(whole.tolist()) <= set(range(n_folds))

@@ -15,7 +15,8 @@ from obil.spark import stream
 from obil.spark.key_processor import KeyRestorer, packed
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers import BayesBank
-from tests.online.cases import pair_model, pair_scores
+from tests.online.cases import pair_model, pair_scores, pair_stream
+from tests.spark.cases import five_folds
 from tests.spark.conftest import date_file
 
 SCHEMA = "site string, at long, id string, score double, truth string"
@@ -76,7 +77,7 @@ def alone(lines: pd.DataFrame, model: Any, **settings: Any) -> dict[str, pd.Data
         online, rows = obil.OnlineClassifier(model, **settings), []
         for line in part.sort_values(["at", "id"], kind="stable").itertuples():
             if line.truth is None:
-                decision = online.decide(line.score, id=line.id)
+                decision = online.decide([line.score], id=line.id)
                 posterior = posteriors_at(decision.log_ratios[None], decision.prior[None])[0]
                 rows.append((line.id, decision.label, decision.prior[1], posterior[1], decision.trusted))
             else:
@@ -101,6 +102,20 @@ def test_decides_each_key_as_a_classifier_of_its_own_with_late_labels(spark: Any
     model = pair_model()
     decided = run_query(spark, tmp_path / "in", tmp_path, model, label="truth", prior=0.1)
     assert_same(decided, alone(lines, model, prior=0.1))
+
+
+def test_the_fold_that_is_evidence_for_a_row_goes_by_its_number_in_its_key(spark: Any, tmp_path: Path) -> None:
+    lines = lines_of(2, 120)
+    write_batches(lines, tmp_path / "in", 3, seed=0)
+    model = five_folds(pair_stream(1_500, 0.2, 0)._replace(features=pair_scores(1_500, 0.2, 0)[:, None]))
+    settings: dict[str, Any] = {"tracker": BayesBank(), "prior": 0.1}
+    decided = run_query(spark, tmp_path / "in", tmp_path, model, **settings)
+    assert_same(decided, alone(lines, model, **settings))
+    (key, part), *_ = lines.groupby("site")
+    scores = model.score(part["score"].to_numpy()[:, None])
+    online = obil.OnlineClassifier(model, **settings)
+    by_first = online.decide_log_ratios(scores.log_ratios, evidence=scores.evidence[:, 0]).priors[:, 1]
+    assert decided[decided["site"] == key].set_index("id").loc[part["id"], "prior"].tolist() != by_first.tolist()
 
 
 def test_takes_a_plain_table_with_timestamps_and_several_key_columns(spark: Any) -> None:

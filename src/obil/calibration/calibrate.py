@@ -5,10 +5,12 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.curves import fit_isotonic, fit_spline
 from obil.calibration.linear import SLOPE_SD, class_prior, fit_linear
+from obil.calibration.matrix import fit_matrix
+from obil.calibration.vector import fit_vector
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator
 
-CALIBRATIONS = ("affine", "temperature", "vector", "spline", "isotonic")
+CALIBRATIONS = ("affine", "temperature", "vector", "matrix", "spline", "isotonic")
 
 
 def fit_calibrator(
@@ -39,4 +41,8 @@ def fit_calibrator(
         return fit_spline(scores, labels, weights, slope_sd=slope_sd, random_state=random_state)
     if method == "isotonic":
         return fit_isotonic(scores, labels, weights, np.random.default_rng(0 if random_state is None else random_state))
-    return fit_linear(scores, labels, weights, method=method, slope_sd=slope_sd, shrink=True)
+    if method in ("vector", "matrix") and scores.shape[1] > 2:
+        fit = fit_vector if method == "vector" else fit_matrix
+        return fit(scores, labels, weights, slope_sd=slope_sd)
+    line = "temperature" if method == "temperature" else "affine"  # of two classes one ratio is all there is to scale
+    return fit_linear(scores, labels, weights, method=line, slope_sd=slope_sd, shrink=True)

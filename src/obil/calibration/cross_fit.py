@@ -17,7 +17,8 @@ from obil.errors import InvalidInputError
 Split = tuple[IntArray, IntArray]
 N_DEALS = 20  # before another number of folds is tried
 SPARE_FRACTION = 0.1  # of the rows, left out by two folds: how far folds differ is seen on them
-LEAST_TRAINED = 0.75  # of the rows, which every fold's model must have learned from to be averaged
+LEAST_TRAINED = 0.7  # of the rows, which every fold's model must have learned from to be averaged
+FEWEST_FOLDS = 5  # that leave out spare rows: fewer learn from too little already
 MOST_UNEQUAL = 0.9
 
 
@@ -155,7 +156,7 @@ def choose_splits(
         n_classes = int(numbers.max()) + 1
         folds = deal_folds(numbers, n_folds=n_folds, n_classes=n_classes, groups=kept, random_state=random_state)
     spare = np.full(len(labels), -1)
-    if time is None and n_folds - 1.0 - SPARE_FRACTION >= LEAST_TRAINED * n_folds and len(np.unique(folds)) == n_folds:
+    if time is None and len(np.unique(folds)) == n_folds >= FEWEST_FOLDS:
         spare = _second_folds(folds, numbers, kept, n_folds, random_state)
     return [
         (np.flatnonzero((folds != fold) & (spare != fold)), np.flatnonzero(folds == fold)) for fold in np.unique(folds)

@@ -70,8 +70,7 @@ def prior_error(held_out: Holdout) -> float:
 
     Held-out rows weighted to other priors stand for streams. There the likelihood's Newton step from the truth is the
     bias of the estimate, and its curvature the variance that a stream of `STREAM_ROWS` rows adds. A log loss at one
-    prior would hardly tell the maps apart: a ratio that is wrong in its tail, where a rare class is found, costs it
-    little.
+    prior hardly differs between maps: a ratio that is wrong in its tail, where a rare class is found, costs it little.
     """
     logs = []
     for factor in SHIFTS:

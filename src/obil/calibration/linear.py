@@ -31,7 +31,7 @@ def fit_linear(
     slope_sd: float | None = SLOPE_SD,
     shrink: bool = False,
 ) -> LinearCalibrator:
-    """Fit one slope and K-1 offsets (affine), one slope (temperature), or K-1 of each (vector).
+    """Fit one slope and K-1 offsets (affine), or one slope (temperature).
 
     `shrink` draws the offsets of more than two classes towards 0, as far as their own spread says. One offset alone
     has no spread, and scores without a scale (`slope_sd` None) have no zero either: those offsets stay free.
@@ -45,11 +45,11 @@ def fit_linear(
         own = ScoreUnit.of_spread(scores, labels, weights, keep_zero=method == "temperature")
     scores = own.measure(scores)
     free = n_classes - 1
-    n_slopes = free if method == "vector" else 1
+    n_slopes = 1
     n_offsets = 0 if method == "temperature" else free
-    # theta = (slopes, offsets); to_slopes and to_offsets spread it over the classes
+    # theta = (slope, offsets); to_slopes and to_offsets spread it over the classes
     to_slopes = np.zeros((n_classes, n_slopes + n_offsets))
-    to_slopes[1:, :n_slopes] = np.eye(free) if method == "vector" else 1.0
+    to_slopes[1:, :n_slopes] = 1.0
     to_offsets = np.zeros((n_classes, n_slopes + n_offsets))
     if n_offsets:
         to_offsets[1:, n_slopes:] = np.eye(free)
@@ -233,7 +233,7 @@ class ScoreUnit:
 def _within_classes(scores: FloatArray, labels: IntArray, counts: FloatArray) -> float:
     """Return the standard deviation of scores within a class, over all classes."""
     centred = scores[:, 1:].copy()
-    for k in range(scores.shape[1]):
+    for k in np.unique(labels):
         own = labels == k
         centred[own] -= counts[own] @ centred[own] / counts[own].sum()
     return float(np.sqrt((counts @ centred**2).mean() / counts.sum()))

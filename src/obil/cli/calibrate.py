@@ -17,7 +17,9 @@ def calibrate(
     out: Annotated[Path | None, typer.Option("--out", help="Model folder to write; the same one if not given.")] = None,
     calibration: Annotated[
         str | None,
-        typer.Option("--calibration", help="affine, temperature, vector, spline or isotonic; as before if not given."),
+        typer.Option(
+            "--calibration", help="affine, temperature, vector, matrix, spline, isotonic; as before if not given."
+        ),
     ] = None,
     trust: Trust = None,
     as_json: AsJson = False,

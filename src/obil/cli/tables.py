@@ -31,7 +31,8 @@ PositiveLabel = Annotated[
 Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out: a,b.")]
 Keep = Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")]
 Calibration = Annotated[
-    str, typer.Option("--calibration", help="affine, temperature, vector (many classes), spline or isotonic (two).")
+    str,
+    typer.Option("--calibration", help="affine, temperature, vector, matrix (many classes), spline, isotonic (two)."),
 ]
 
 

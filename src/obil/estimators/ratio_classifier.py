@@ -42,7 +42,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         Number of folds, a scikit-learn splitter, (train, test) index pairs, or the fraction of rows that is held out
         from a single fit. A number keeps `groups` on one side, and `time` in blocks.
     calibration
-        "affine" (offset and slope), "temperature", "vector" (K > 2), "spline" or "isotonic" (K = 2).
+        "affine" (offset and slope), "temperature", "vector" or "matrix" (K > 2), "spline" or "isotonic" (K = 2).
     ensemble
         Whether the mean of the folds decides (True) or one more estimator, fitted on all rows (False). "auto" is True
         unless folds learned from less than three quarters of the rows, or from unequal parts.

@@ -39,7 +39,8 @@ class BinnedCalibrator:
     table: FloatArray = field(init=False)  # (K * B, K) the log ratios of each bin
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", log_ratios_of_bins(smoothed(self.counts)))
+        with np.errstate(all="ignore"):  # damaged counts are for `require_sound` to refuse
+            object.__setattr__(self, "table", log_ratios_of_bins(smoothed(self.counts)))
 
     @property
     def n_classes(self) -> int:

@@ -42,7 +42,7 @@ class Calibrator(ScoreMap, Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearCalibrator:
-    """`slopes * score + offsets`: affine, temperature and vector scaling alike.
+    """`slopes * score + offsets`: affine and temperature scaling.
 
     >>> LinearCalibrator.identity(2).apply(np.array([[0.0, 3.0]]))
     array([[0., 3.]])

@@ -29,7 +29,9 @@ class FoldScorer:
             raise InvalidInputError(f"a model has 1 to {MOST_FOLDS:,} folds, got {len(self.folds):,}")
         shapes = {(fold.n_classes, fold.n_features) for fold in self.folds}
         if len(shapes) > 1:
-            raise InvalidInputError(f"the folds of a model have the same classes and features, got {sorted(shapes)}")
+            raise InvalidInputError(
+                f"the folds of a model have the same classes and features, got {sorted(map(str, shapes))}"
+            )
         trees = tuple(fold for fold in self.folds if isinstance(fold, TreeScorer))
         stacked = TreeScorer.stacked(trees) if len(trees) == len(self.folds) else None
         object.__setattr__(self, "trees", stacked)

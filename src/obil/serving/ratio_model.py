@@ -19,6 +19,8 @@ from obil.serving.records import JSON
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 
+LARGEST_TOLERANCE = 10.0
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
@@ -113,6 +115,10 @@ class RatioModel:
                 raise InvalidInputError(f"the held-out scores of {name} must be those of the model's held-out rows")
             if source.scorer is not None and len(folds_of(source.scorer)) != self.n_folds:
                 raise InvalidInputError(f"{name} must have the model's {self.n_folds} folds")
+        if self._evidence_scorer.n_features != self.scorer.n_features:
+            raise InvalidInputError("what decides and the evidence must take the same features")
+        if self.evidence is not None and not 0.0 <= self.evidence.tolerance <= LARGEST_TOLERANCE:
+            raise InvalidInputError(f"the tolerance of a model must lie in [0, 10], got {self.evidence.tolerance!r}")
         for name, part in parts.items():
             if part.n_classes != self.n_classes:
                 raise InvalidInputError(f"the {name} must be of {self.n_classes} classes, got {part.n_classes}")

@@ -33,6 +33,8 @@ _KINDS = {
     "column": "scorers.ColumnScorer",
     "folds": "folds.FoldScorer",
     "linear": "calibrators.LinearCalibrator",
+    "vector": "centred_calibrators.VectorCalibrator",
+    "matrix": "centred_calibrators.MatrixCalibrator",
     "monotone": "calibrators.MonotoneCalibrator",
     "bins": "binned_calibrator.BinnedCalibrator",
     "mixed": "binned_calibrator.MixedCalibrator",

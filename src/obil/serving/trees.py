@@ -80,7 +80,16 @@ class TreeScorer(OutputScorer):
         """
         first = folds[0]
         settings = {
-            (one.link, one.floor, one.n_features, one.single_inputs, one.single_sums, one.allow_missing, len(one.start))
+            (
+                one.link,
+                one.floor,
+                one.training_prior.tobytes(),
+                one.n_features,
+                one.single_inputs,
+                one.single_sums,
+                one.allow_missing,
+                len(one.start),
+            )
             for one in folds
         }
         same_trees = first.link != PROBABILITY or len({len(one.roots) for one in folds}) == 1
@@ -99,9 +108,9 @@ class TreeScorer(OutputScorer):
             first,
             nodes=nodes,
             roots=np.concatenate([one.roots + at for one, at in zip(folds, n_nodes, strict=False)]).astype(np.int32),
-            outputs=np.concatenate(
-                [one.outputs + fold * len(first.start) for fold, one in enumerate(folds)]
-            ).astype(np.int32),
+            outputs=np.concatenate([one.outputs + fold * len(first.start) for fold, one in enumerate(folds)]).astype(
+                np.int32
+            ),
             values=np.concatenate([one.values for one in folds]),
             start=np.concatenate([one.start for one in folds]),
             category_sets=np.concatenate([one.category_sets for one in folds]),

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import logit, ndtri
 
 from obil.arrays import FloatArray, IntArray
+from obil.serving.binned_calibrator import BinnedCalibrator
 from obil.serving.calibrators import AppliesMap, ScoreMap
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
@@ -12,6 +13,7 @@ from obil.trackers.passes import PassEvidence
 
 MOST_ROWS = 200_000  # held-out rows of one class: at rare priors the tail of the common class decides
 SMALLEST, LARGEST = 1e-9, 1.0 - 1e-9
+LARGEST_MOVE = 3.0  # of the logit of a prior: a factor of 20
 
 
 def map_variance(
@@ -23,17 +25,17 @@ def map_variance(
     again with the map moved within its uncertainty.
     """
     rows = thinned_rows(labels, n_classes=prior.size)  # weights_at restores the class prior
-    ratios = score_map.apply(scores[rows])
-    at_prior = Holdout(ratios, labels[rows], weights[rows]).weights_at(prior) * len(rows)
-    distinct, first, which = np.unique(ratios, axis=0, return_index=True, return_inverse=True)
-    part = scores[rows]
-    if 4 * len(distinct) < len(part):  # bins: rows of one bin count together
-        part, at_prior = part[first], np.bincount(which.ravel(), weights=at_prior).astype(np.float64)
+    part, centre = scores[rows], logits_of(prior)
+    at_prior = Holdout(score_map.apply(part), labels[rows], weights[rows]).weights_at(prior) * len(rows)
+    if isinstance(score_map, BinnedCalibrator):  # rows of one bin count together
+        _, first, which = np.unique(score_map.numbers(part), return_index=True, return_inverse=True)
+        part, at_prior = part[first], np.bincount(which, weights=at_prior).astype(np.float64)
 
     def estimated(moved: AppliesMap) -> FloatArray:
         ratios = moved.apply(part)
         found = estimate_by_passes(lambda at: PassEvidence.of(ratios, at, weights=at_prior), prior)
-        return logits_of(found.prior)
+        # a map that finds none of a class at all is far off: how far on the logit scale is a matter of rounding
+        return np.clip(logits_of(found.prior), centre - LARGEST_MOVE, centre + LARGEST_MOVE)
 
     return score_map.variance_of(estimated)
 

@@ -130,9 +130,11 @@ def by_folds(log_ratios: npt.ArrayLike, *, n_classes: int | None = None) -> tupl
     2
     """
     values = as_floats(log_ratios, "log_ratios")
-    n_folds = values.shape[1] if values.ndim == 3 else 1
     if not values.size:
-        return np.empty((0, n_classes or values.shape[-1])), 1
+        return np.empty((0, n_classes or max(2, values.shape[-1]))), 1
+    if values.ndim not in (2, 3):
+        raise InvalidInputError(f"log_ratios must have shape (n, K) or (n, F, K), got {values.shape}")
+    n_folds = values.shape[1] if values.ndim == 3 else 1
     return as_log_ratios(values.reshape(-1, values.shape[-1]), n_classes=n_classes), n_folds
 
 

@@ -97,6 +97,8 @@ def estimate_from_rows(log_ratios: npt.ArrayLike, *, level: float = 0.9) -> Prio
     if np.shape(log_ratios)[-1:] == (2,):
         return BinaryEvidence.of(log_ratios).estimate(level=level)
     rows, n_folds = by_folds(log_ratios)
+    if not len(rows):
+        raise InvalidInputError("no rows, so no evidence to estimate a prior from")
     start, weights = np.full(rows.shape[1], 1.0 / rows.shape[1]), np.full(len(rows), 1.0 / n_folds)
     return estimate_by_passes(lambda prior: PassEvidence.of(rows, prior, weights=weights), start, level=level)
 

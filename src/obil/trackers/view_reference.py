@@ -1,8 +1,8 @@
 """Measure, on held-out rows, how sensitive a model's estimated prior is and how far its views should agree.
 
 No likelihood ratio stays exact after deployment, and none was exact before. How far a drift of `RATIO_DRIFT`, and the
-uncertainty of the map that evidence is read by, move the estimated prior is its *sensitivity*; that of a weak classifier
-or of one calibrated on few positives is large, and such a prior is not worth following.
+uncertainty of the map that evidence is read by, move the estimated prior is its *sensitivity*; that of a weak
+classifier or of one calibrated on few positives is large, and such a prior is not worth following.
 """
 
 from collections.abc import Mapping
