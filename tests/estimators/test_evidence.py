@@ -81,7 +81,7 @@ def test_a_quiet_stream_of_a_booster_raises_no_alarm(boosted: RatioClassifier) -
     assert online.trusted
 
 
-def test_a_row_keeps_its_fold_whichever_way_it_comes(boosted: RatioClassifier) -> None:
+def test_a_row_keeps_its_fold_alone_or_among_others(boosted: RatioClassifier) -> None:
     rows = drawn(40, 0.2, 6).features
     single, many = OnlineClassifier(boosted), OnlineClassifier(boosted)
     first = np.stack([single.decide(row).evidence for row in rows])
