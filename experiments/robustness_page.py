@@ -47,10 +47,10 @@ def _noise_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
         "have none. Every method but SMOTE has the same scores (gradient boosting in `RatioClassifier`) and the same "
         "F1 policy; they differ in the prior. BBSE sees the whole stream before it decides. SMOTE has the same booster "
         "at its own threshold. Alarms: of the monitor that an `OnlineClassifier` has, as a fraction of the streams. "
-        "Its guarantee does not cover rows that come several times, as they do in these streams. So there are streams "
-        "in which no row comes twice; and with half of the test part for held-out rows, which no fold has seen, scored "
-        "like the stream (nothing then rests on cross-fitting, and there are fewest rows to find anything by). The "
-        "paper gives F1 on mammography alone; its value without noise "
+        "Its guarantee covers neither rows that come several times, as they do in these streams, nor held-out rows "
+        "that other models scored, those of the folds. So there are streams in which no row comes twice; and with half "
+        "of the test part for held-out rows, scored by the deployed model itself (then both assumptions hold, and "
+        "there are fewest rows to find anything by). The paper gives F1 on mammography alone; its value without noise "
         f"is that of its table at {at_factor(SHIFTED)}, so that the claim stands beside that shift alone.\n"
     ]
     for name in settings["sets"]:
@@ -92,10 +92,10 @@ def _fault_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
     error, lead = LEAD_OVER_BBSE
     parts = [
         f"**Planted miscalibration.** The log ratios of the same {n_fits} models (all sets together), of their "
-        "held-out rows, of their evidence and of their views are shifted or stretched until the calibration error "
-        "(ECE) at prior 1/2 on the held-out rows is what is asked for: too high and too low add to the log ratio, too "
-        "unsure and too sure multiply it. SMOTE's scores stay as they are. No noise; the streams as above, F1 ± "
-        "standard deviation from split to split of the mean over the sets. Classes this well separated "
+        "held-out rows and of their views are shifted or stretched until the calibration error (ECE) at prior 1/2 on "
+        "the held-out rows is what is asked for: too high and too low add to the log ratio, too unsure and too sure "
+        "multiply it. SMOTE's scores stay as they are. No noise; the streams as above, F1 ± standard deviation from "
+        "split to split of the mean over the sets. Classes this well separated "
         "cannot reach a large ECE by being too sure. The F1 policy reads the same held-out rows: what a fault costs "
         "through it alone shows in the column of the true prior. The last column is what obil's gate says.\n",
     ]

@@ -35,7 +35,7 @@ TRACKERS: dict[str, Callable[[], CompiledTracker | None]] = {
 }
 
 PROTOCOL = """**Real streams in time order.** The first {train_share:.0%} of the rows fit a `RatioClassifier` (gradient
-boosting, `views=True`, folds in time); the others come in time order. Every tracker reads the same evidence and starts
+boosting, `views=True`, folds in time); the others come in time order. Every tracker gets the same log ratios and starts
 at the training prior. Each figure is relative to the static model, which stays at the training prior: below 1 is a
 gain, above 1 is harm. cost: each error costs 1. cost (5): a missed positive costs 5. The local oracle is told the true
 prevalence of positives among the {oracle_rows:,} rows around each row. Periodic retraining fits the booster again

@@ -40,12 +40,8 @@ def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, sour
         return launcher.start(args, stdin=str(pipe))
 
     out, state = tmp_path / "out.csv", tmp_path / "out.csv.state.json"
-    launcher.start(["--help"])
-    assert launcher.wait() == 0  # the launcher is up
-    begun = time.monotonic()
     start("uninterrupted.csv", every=5_000)
     assert launcher.wait() == 0
-    longest = max(1.2, time.monotonic() - begun)  # on a busy machine it takes longer to come to the rows
     expected = (tmp_path / "uninterrupted.csv").read_bytes()
     assert expected.count(b"\n") == N_ROWS + 1
 
@@ -54,7 +50,7 @@ def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, sour
     while killed < n_kills:
         before = rows_in(state)
         pid = start("out.csv")
-        time.sleep(rng.uniform(0.0, longest))  # by then it loads the model, passes over rows, or decides
+        time.sleep(rng.uniform(0.0, 1.2))  # by then it loads the model, passes over rows, or decides
         os.kill(pid, signal.SIGKILL)
         if launcher.wait() == 0:  # a fast machine was done before: begin again
             assert out.read_bytes() == expected
