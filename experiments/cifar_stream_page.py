@@ -119,6 +119,7 @@ def _many_classes(figures: dict[str, float], settings: dict[str, Any]) -> str:
         "## Many classes\n\n"
         f"Normal classes with exact ratios, any two equally far apart; {settings['n_many']} streams each. The class of "
         "rank r has a prior in proportion to 1/r for a third of the rows, over the next third the ranks move to "
-        "another order, and stay there. The bank starts at equal priors. Time is that of the fastest stream on one "
-        "core, memory that of the bank's state.\n\n" + markdown_table([*header, "µs per row", "kB of state"], rows)
+        "another order, and stay there. The bank starts at equal priors. Time is that of the fastest stream, on a "
+        "machine with other work; memory is that of the bank's state.\n\n"
+        + markdown_table([*header, "µs per row", "kB of state"], rows)
     )

@@ -193,7 +193,7 @@ class OnlineClassifier:
 
     @property
     def prior(self) -> FloatArray:
-        """The current prior, (K,). Once labels have come, the prior of a row may differ: see `Decision.prior`."""
+        """The estimated prevalence of the stream, (K,); once labels have come, rows are decided with `Decision.prior`."""
         return self._tracker.prior
 
     @property
