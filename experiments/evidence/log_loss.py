@@ -49,7 +49,7 @@ def many(settings: Settings) -> list[str]:
 
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Fit one learner both ways; on the first split, time it against single fits."""
+    """Fit one learner with both; on the first split, time it against single fits."""
     data, seed = halves(cell["set"], cell["split"]), cell["split"]
     base = LEARNERS[cell["learner"]](seed)
     result: dict[str, Any] = {}

@@ -193,7 +193,7 @@ class OnlineClassifier:
 
     @property
     def prior(self) -> FloatArray:
-        """The estimated prevalence of the stream, (K,); once labels have come, rows are decided with `Decision.prior`."""
+        """The estimated prevalence of the stream, (K,); with labels, a row may be decided with another prior."""
         return self._tracker.prior
 
     @property

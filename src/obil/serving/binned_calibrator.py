@@ -28,8 +28,8 @@ class BinnedCalibrator:
     >>> edges, counts = np.array([[], []]), np.array([[90.0, 10.0], [20.0, 80.0]])  # class 0 or 1 is more probable
     >>> bins = BinnedCalibrator(LinearCalibrator.identity(2), edges, counts)
     >>> bins.apply(np.array([[0.0, 0.3], [0.0, 5.0], [0.0, -2.0]])).round(1)
-    array([[ 0. ,  2.1],
-           [ 0. ,  2.1],
+    array([[ 0. ,  2. ],
+           [ 0. ,  2. ],
            [ 0. , -1.5]])
     """
 

@@ -270,6 +270,7 @@ class RatioModel:
         >>> print(RatioModel(ColumnScorer("margin", np.array([0.5, 0.5])), LinearCalibrator.identity(2),
         ...     np.array(["ok", "fraud"]), np.array([0.9, 0.1]), Holdout.of([[0, 1], [0, -1]], [1, 0])).describe())
         scores       a margin that another system computed
+        evidence     the scores that decide
         classes      ok: 0.9, fraud: 0.1 (training prior)
         features     any
         calibration  affine, on 2 held-out rows
