@@ -138,3 +138,40 @@ def test_each_fold_of_an_ensemble_is_an_ensemble() -> None:
     assert len(model.members_) == 15
     weights = [fold.weights.tolist() for fold in model.model_.scorer.folds]  # type: ignore[attr-defined]
     assert weights == [weights[0]] * 5  # fitted once
+
+
+def test_a_fold_that_lacks_a_class_is_refused_since_it_would_serve() -> None:
+    rows = drawn(300, 0.3, 12)
+    labels = np.where(np.arange(300) > 280, 2, rows.labels)  # the third class comes last
+    with pytest.raises(InvalidInputError, match="a fold lacks a class: .* use fewer folds"):
+        RatioClassifier(LogisticRegression()).fit(rows.features, labels, time=np.arange(300))
+
+
+def test_one_heavy_row_is_one_row_and_fills_no_bins() -> None:
+    rows = drawn(400, 0.5, 13)
+    weights = np.where(rows.labels == 1, 0.0, 1.0)
+    weights[np.flatnonzero(rows.labels == 1)[:4]] = 60.0
+    model = RatioClassifier.from_scores(rows.log_ratios[:, 1], rows.labels, kind="margin", sample_weight=weights)
+    assert model.model_.evidence is not None
+    assert model.model_.evidence.choice == "calibrated: 4 rows of the rarest class are too few for bins"
+
+
+@pytest.mark.parametrize("ensemble", [np.True_, 1])
+def test_a_true_value_of_another_type_is_true(ensemble: Any) -> None:
+    rows = drawn(400, 0.3, 14)
+    model = RatioClassifier(LogisticRegression(), ensemble=ensemble, random_state=0).fit(rows.features, rows.labels)
+    assert len(model.estimators_) == 5
+
+
+def test_scores_of_another_model_are_refused_and_change_nothing(boosted: RatioClassifier) -> None:
+    online, rows = OnlineClassifier(boosted), drawn(10, 0.2, 15).features
+    scores, before = boosted.model_.score(rows), online.state()
+    for wrong in (
+        scores._replace(evidence=scores.evidence[:, :3]),
+        scores._replace(evidence=scores.evidence[:4]),
+        scores._replace(evidence=scores.evidence * np.nan),
+        scores._replace(log_ratios=scores.log_ratios + 1.0),
+    ):
+        with pytest.raises(InvalidInputError):
+            online.decide_scores(wrong)
+    assert online.state() == before

@@ -85,6 +85,12 @@ def cross_fit(
     def one_fold(train: IntArray, unseen: IntArray) -> tuple[Any, FloatArray]:
         weight = None if sample_weight is None else sample_weight[train]
         fitted = fit_estimator(estimator, take_rows(X, train), y[train], weight)
+        seen = getattr(fitted, "classes_", classes)
+        if len(seen) < len(classes):  # the model of a fold serves: it must know every class
+            raise InvalidInputError(
+                f"a fold lacks a class: it has {list(seen)} of {list(classes)}; use fewer folds, or folds that are not "
+                "blocks of time"
+            )
         return fitted, outputs_of(fitted, take_rows(X, unseen), classes)
 
     unseen = [np.concatenate([test, spare]) for (_, test), spare in zip(splits, spare_rows(splits), strict=True)]

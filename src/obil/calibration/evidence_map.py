@@ -41,10 +41,11 @@ def fit_evidence_map(
     settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
     whole = calibrator or fit_calibrator(scores, labels, weights, **settings)
     counts = as_counts(np.where(weights > 0.0, weights, 0.0))
-    rarest = float(np.bincount(labels, weights=counts, minlength=n_classes).min())
+    rows = np.bincount(labels[counts > 0.0], minlength=n_classes)  # one heavy row is still one row
+    rarest = float(np.minimum(np.bincount(labels, weights=counts, minlength=n_classes), rows).min())
     if rarest < FEWEST_ROWS or n_classes**2 * _n_bins(rarest, n_classes) > 4_000_000:
         return whole, f"{CALIBRATED}: {rarest:.0f} rows of the rarest class are too few for bins"
-    folds = _spread_over_folds(labels, n_classes)
+    folds = _spread_over_folds(np.where(counts > 0.0, labels, n_classes), n_classes + 1)
     ratios = {name: np.empty_like(scores) for name in (CALIBRATED, BINS, MIXED)}
     for fold in range(N_FOLDS):
         seen, new = folds != fold, folds == fold
@@ -54,7 +55,7 @@ def fit_evidence_map(
         ratios[CALIBRATED][new], ratios[BINS][new] = first, second
         ratios[MIXED][new] = mixed(first, second, prior)
     errors = {name: prior_error(Holdout(values, labels, counts)) for name, values in ratios.items()}
-    chosen = min(errors, key=lambda name: errors[name])
+    chosen = min(errors, key=lambda name: errors[name] if np.isfinite(errors[name]) else np.inf)
     figures = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
     figures = f"{chosen}: relative error of the prior of {STREAM_ROWS:,} rows {figures}"
     if chosen == CALIBRATED:
@@ -94,7 +95,8 @@ def fit_bins(
     n_classes = scores.shape[1]
     base = fit_linear(scores, labels, counts, slope_sd=slope_sd, shrink=True)
     totals = np.bincount(labels, weights=counts, minlength=n_classes)
-    n_bins = _n_bins(float(totals.min()), n_classes)
+    rows = np.bincount(labels[counts > 0.0], minlength=n_classes)
+    n_bins = _n_bins(float(np.minimum(totals, rows).min()), n_classes)
     ratios = base.apply(scores)
     top = ratios.argmax(axis=1)
     ordered = np.partition(ratios, n_classes - 2, axis=1)

@@ -156,7 +156,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             splits = out_of_fold_splits(rows, cv, groups=groups, time=time, seed=seed)
             refit = not averages(splits, len(rows.labels))
             folds, member_scores, _ = self._fit_members(rows, splits, recipe, refit=refit, seed=seed)
-            in_blocks = len(splits) > 1 and (groups is not None or time is not None)
+            in_blocks = groups is not None or time is not None
             self._finish(folds, member_scores, rows, recipe, seed, splits, refit=refit, in_blocks=in_blocks)
         return self
 

@@ -45,7 +45,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         "affine" (offset and slope), "temperature", "vector" or "matrix" (K > 2), "spline" or "isotonic" (K = 2).
     ensemble
         Whether the mean of the folds decides (True) or one more estimator, fitted on all rows (False). "auto" is True
-        unless folds learned from less than three quarters of the rows, or from unequal parts.
+        unless folds learned from less than 70 % of the rows, or from unequal parts.
     views
         Also fit cheap members on feature subsets: other scores of the same rows.
     n_jobs
@@ -124,7 +124,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         decides = fitted.scorer if fitted.refitted is None else fitted.refitted
         self.estimators_ = [fold.estimator for fold in folds_of(decides) if isinstance(fold, EstimatorScorer)]
         blocks = None
-        if splits is not None and len(splits) > 1 and (groups is not None or time is not None):
+        if splits is not None and (groups is not None or time is not None):
             of_row = np.zeros(len(labels), dtype=np.int64)
             for number, (_, test) in enumerate(splits):
                 of_row[test] = number
@@ -155,17 +155,17 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     def _averages(self, splits: list[Split], n_rows: int) -> bool:
         if self.ensemble not in ("auto", True, False):
             raise InvalidInputError(f"ensemble must be 'auto', True or False, got {self.ensemble!r}")
-        if len(splits) == 1 or self.ensemble is True:
-            return True
-        if self.ensemble == "auto" and not averages(splits, n_rows):
+        if self.ensemble != "auto":
+            return bool(self.ensemble)
+        if not averages(splits, n_rows):
             warnings.warn(
-                "the estimator is fitted once more on all rows to decide: folds that learned from less than three "
-                "quarters of the rows, or from unequal parts, are not averaged (ensemble=False says so, without this "
+                "the estimator is fitted once more on all rows to decide: folds that learned from less than 70 % "
+                "of the rows, or from unequal parts, are not averaged (ensemble=False says so, without this "
                 "warning)",
                 stacklevel=3,
             )
             return False
-        return self.ensemble == "auto"
+        return True
 
     @classmethod
     def from_scores(

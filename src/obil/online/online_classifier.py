@@ -257,7 +257,8 @@ class OnlineClassifier:
     @property
     def log_threshold(self) -> float | None:
         """The current threshold, on the log ratio of the positive class."""
-        return self._rule.log_threshold(self.prior)
+        uninformative = np.zeros((1, self._model.n_classes))
+        return self._rule.log_threshold(self._tracker.priors_for(uninformative)[0])
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
         """Return a credible interval of each class's prior, (K, 2), with the calibrator's own uncertainty in it."""
@@ -292,7 +293,16 @@ class OnlineClassifier:
         The evidence of a row is that of one fold, chosen by the row's number in this stream.
         """
         with self._writer:
-            return self._decide_scores(scores, ids)
+            ratios = as_log_ratios(scores.log_ratios, n_classes=self._model.n_classes)
+            n_rows, n_folds, n_classes = len(ratios), self._model.n_folds, ratios.shape[1]
+            if np.shape(scores.evidence)[:2] != (n_rows, n_folds):
+                raise InvalidInputError(
+                    f"evidence must be of {n_rows} rows by the model's {n_folds} folds, got {np.shape(scores.evidence)}"
+                )
+            evidence = as_evidence(
+                Scores(ratios, scores.evidence).evidence_from(self._rows), n_rows=n_rows, n_classes=n_classes
+            )
+            return self._decide_rows(ratios, evidence, ids)
 
     def decide_log_ratios(
         self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None, ids: Sequence[Any] | None = None

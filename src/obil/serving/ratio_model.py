@@ -206,6 +206,8 @@ class RatioModel:
         for place, view in enumerate(self.view_members, start=1):
             seen = fold_scores(view.scorer, columns_of(matrix, view.features)).reshape(-1, n_classes)
             evidence[:, :, place] = view.calibrator.apply(seen).reshape(raw.shape)
+        if not np.isfinite(evidence).all():
+            raise InvalidInputError("the evidence of these rows is not finite: are the features extreme?")
         return Scores(log_ratios, evidence)
 
     def evidence_rows(self, X: Any) -> FloatArray:
