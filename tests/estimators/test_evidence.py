@@ -143,7 +143,7 @@ def test_each_fold_of_an_ensemble_is_an_ensemble() -> None:
 def test_a_fold_that_lacks_a_class_is_refused_since_it_would_serve() -> None:
     rows = drawn(300, 0.3, 12)
     labels = np.where(np.arange(300) > 280, 2, rows.labels)  # the third class comes last
-    with pytest.raises(InvalidInputError, match="a fold lacks a class: .* use fewer folds"):
+    with pytest.raises(InvalidInputError, match=r"a fold lacks a class: .* use fewer folds"):
         RatioClassifier(LogisticRegression()).fit(rows.features, labels, time=np.arange(300))
 
 
