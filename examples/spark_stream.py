@@ -95,7 +95,7 @@ def main() -> int:
     decided = decide(spark, folder / "model", folder).toPandas().sort_values("at")
     for site, (before, after) in SITES.items():
         own = decided[decided["site"] == site]
-        middle, last = own["prior"].iloc[len(own) // 2], own["prior"].iloc[-1]
+        middle, last = own["effective_prior"].iloc[len(own) // 2], own["effective_prior"].iloc[-1]
         alerts = (own["decision"] == "fraud").mean()
         print(  # noqa: T201  # what an example is for
             f"{site}: prior {middle:.3f} (true {before}) before the change, {last:.3f} (true {after}) at the end; "

@@ -7,7 +7,7 @@ from scipy.special import rel_entr
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.block_tolerance import FEWEST_ROWS, LEAST, N_BINS, block_tolerance
 from obil.estimators.ratio_classifier import RatioClassifier
-from obil.monitor.reference import tolerance_of
+from obil.monitor.reference import allowances_of
 from tests.calibration.rows import TRIANGLE
 
 
@@ -125,7 +125,7 @@ def test_only_folds_that_are_blocks_of_time_or_groups_give_a_model_a_tolerance()
         RatioClassifier(LogisticRegression(), random_state=0).fit(rows, labels, **given).model_
         for given in ({}, {"time": time}, {"groups": time // 10}, {"groups": time // 300})
     ]
-    tolerances = [tolerance_of(model) for model in fitted]
+    tolerances = [allowances_of(model)["tolerance"] for model in fitted]
     assert tolerances[0] == 0.0
     assert tolerances[1] > 0.2
     assert LEAST <= tolerances[2] < 0.1  # groups of ten rows are dealt over the folds, which are alike

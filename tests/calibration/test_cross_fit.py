@@ -43,9 +43,9 @@ def test_agrees_with_scikit_learns_own_cross_prediction(estimator: Any, method: 
     splits = list(folds.split(rows))
     found = cross_fit(estimator, rows, labels, None, splits, classes=np.unique(labels), n_jobs=n_jobs)
     expected = cross_val_predict(estimator, rows, labels, cv=folds, method=method)
-    np.testing.assert_array_equal(found.outputs, expected[found.rows])
+    np.testing.assert_array_equal(found.outputs, expected[found.held_out.rows])
     assert len(found.folds) == 3
-    assert len(found.first) == len(found.second) == 0
+    assert len(found.held_out.first) == len(found.second) == 0
     for fitted, (train, test) in zip(found.folds, splits, strict=True):
         own = clone(estimator).fit(rows[train], labels[train])
         np.testing.assert_array_equal(getattr(fitted, method)(rows[test]), getattr(own, method)(rows[test]))
@@ -86,7 +86,7 @@ def test_no_row_is_scored_by_a_model_that_has_seen_it(name: str) -> None:
     assert not found.outputs[:, 1].any()
     assert not found.second[:, 1].any()
     tested = {int(row) for _, test in splits for row in test}
-    assert sorted(found.rows.tolist()) == sorted(tested)
+    assert sorted(found.held_out.rows.tolist()) == sorted(tested)
 
 
 def signature(rows: set[bytes]) -> float:
@@ -105,14 +105,16 @@ def test_pairs_are_scores_of_the_same_row_by_two_different_folds(name: str) -> N
     rows, labels = rows_and_labels(300)
     splits = splits_of(SPLITTERS[name], rows, labels)
     found = cross_fit(Signed(), rows, labels, None, splits, classes=np.array([0, 1]), n_jobs=None)
-    np.testing.assert_array_equal(found.outputs[:, 1], rows[found.rows, 0])
-    np.testing.assert_array_equal(found.second[:, 1], rows[found.rows[found.first], 0])
-    assert (found.second[:, 0] != found.outputs[found.first, 0]).all()
+    np.testing.assert_array_equal(found.outputs[:, 1], rows[found.held_out.rows, 0])
+    np.testing.assert_array_equal(found.second[:, 1], rows[found.held_out.rows[found.held_out.first], 0])
+    assert (found.second[:, 0] != found.outputs[found.held_out.first, 0]).all()
     folds = [signature({row.tobytes() for row in rows[train]}) for train, _ in splits]
     assert len(set(folds)) == len(splits)
-    for output, row in zip(found.outputs, found.rows, strict=True):
+    for output, row in zip(found.outputs, found.held_out.rows, strict=True):
         assert row in splits[folds.index(output[0])][1]  # its own score is that of a fold which tests it
-    assert bool(len(found.first)) == (name != "three folds")
+    assert [folds.index(one) for one in found.outputs[:, 0]] == found.held_out.folds.tolist()
+    assert [folds.index(one) for one in found.second[:, 0]] == found.held_out.second_folds.tolist()
+    assert bool(len(found.held_out.first)) == (name != "three folds")
 
 
 def second_folds(splits: list[tuple[Any, Any]], n_rows: int) -> np.ndarray:
@@ -184,8 +186,10 @@ def test_held_out_rows_come_once_and_in_the_order_of_the_folds() -> None:
         (np.array([1]), np.array([0, 3])),
     ]
     unseen = [np.array([2, 0, 1]), np.array([4, 1, 2]), np.array([0, 3, 2, 4])]
-    rows, places, first, second = held_out_once(splits, unseen)
+    (rows, folds, first, second_folds), places, second = held_out_once(splits, unseen)
     assert rows.tolist() == [2, 0, 4, 1, 3]
+    assert folds.tolist() == [0, 0, 1, 1, 2]
+    assert sorted(second_folds.tolist()) == [0, 1, 2, 2, 2]
     every = np.concatenate(unseen)
     np.testing.assert_array_equal(every[places], rows)
     np.testing.assert_array_equal(every[second], rows[first])

@@ -69,7 +69,7 @@ def test_the_comparison_decides_as_the_online_classifier_does() -> None:
     decided = OnlineClassifier(model, tracker=BayesBank()).decide_log_ratios(rows.log_ratios)
     truth = np.full(3_000, 0.1)
     compared = compare_priors(
-        rows.log_ratios, rows.labels, truth, {"bank": decided.priors[:, 1], "oracle": truth}, holdout=own
+        rows.log_ratios, rows.labels, truth, {"bank": decided.effective_priors[:, 1], "oracle": truth}, holdout=own
     )
     assert compared[0].cost == pytest.approx(EQUAL_COSTS.matrix[decided.labels, rows.labels].mean())
     assert compared[1].prior_error == 0.0

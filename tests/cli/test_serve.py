@@ -171,7 +171,7 @@ def test_a_stream_of_a_recalibrated_model_of_several_folds_finds_the_prior(here:
     model = package.load("m2")
     assert (model.n_folds, model.n_views) == (5, 0)
     online = package.OnlineClassifier(model, tracker=package.trackers.BayesBank())
-    assert online.decide_many(rows[names]).priors[3_000:, 1].mean() == pytest.approx(0.1, abs=0.04)
+    assert online.decide_many(rows[names]).effective_priors[3_000:, 1].mean() == pytest.approx(0.1, abs=0.04)
     assert online.trusted
     low, high = package.estimate_prior(model, rows[names], level=0.99).interval[1]
     assert low < 0.1 < high

@@ -183,13 +183,24 @@ def test_writes_what_the_online_classifier_decides(
     costs = obil.Costs(false_positive=1, false_negative=5)
     expected = decided(model, table, costs=costs, prior=0.1)
     found = pd.read_csv(tmp_path / "out.csv")
-    names = ["row", "label", "posterior", "prior", "log_ratio", "threshold", "trusted", "reachable", "id", "age"]
+    names = [
+        "row",
+        "label",
+        "posterior",
+        "effective_prior",
+        "log_ratio",
+        "threshold",
+        "trusted",
+        "reachable",
+        "id",
+        "age",
+    ]
     assert found.columns.tolist() == names
     assert found["row"].tolist() == list(range(len(table)))
     assert found["label"].tolist() == expected.labels.tolist()
     # 1e-9: a linear model's last bits depend on how many rows are scored at once
     np.testing.assert_allclose(found["posterior"], expected.posteriors[:, 1], rtol=1e-9)
-    np.testing.assert_allclose(found["prior"], expected.priors[:, 1], rtol=1e-9)
+    np.testing.assert_allclose(found["effective_prior"], expected.effective_priors[:, 1], rtol=1e-9)
     np.testing.assert_allclose(found["log_ratio"], expected.log_ratios[:, 1], rtol=1e-9)
     np.testing.assert_allclose(found["threshold"], expected.thresholds, rtol=1e-9)
     assert found["id"].tolist() == table["id"].tolist()
@@ -210,7 +221,7 @@ def test_bits_are_those_of_deciding_the_batch_invariant_scores(
     expected = obil.OnlineClassifier(loaded).decide_scores(scores)
     with (tmp_path / "out.csv").open() as file:
         found = list(csv.DictReader(file))
-    assert [float(row["prior"]) for row in found] == expected.priors[:, 1].tolist()
+    assert [float(row["effective_prior"]) for row in found] == expected.effective_priors[:, 1].tolist()
     assert [float(row["posterior"]) for row in found] == expected.posteriors[:, 1].tolist()
 
 
@@ -251,7 +262,7 @@ def test_summary_as_json(run: Callable[..., Result], data: Path, table: pd.DataF
 def test_positive_turns_the_ratio_and_the_prior_round(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
     assert run(data, "--positive", "no", "--prior", ".9", "--policy", "f1").exit_code == 0
     found = pd.read_csv(tmp_path / "out.csv")
-    assert found["prior"][0] == pytest.approx(0.9)
+    assert found["effective_prior"][0] == pytest.approx(0.9)
     assert ((found["log_ratio"] > found["threshold"]) == (found["label"] == "no")).all()
 
 
@@ -453,7 +464,7 @@ def test_other_costs_take_effect_from_the_next_row_on(run: Callable[..., Result]
     assert run(part(data, 200)).exit_code == 0
     assert run(data, "--cost-fn", "20", "--change-policy").exit_code == 0
     found = pd.read_csv(tmp_path / "out.csv")
-    added = found["threshold"] - np.log((1 - found["prior"]) / found["prior"])
+    added = found["threshold"] - np.log((1 - found["effective_prior"]) / found["effective_prior"])
     np.testing.assert_allclose(added[:200], 0.0, atol=1e-9)
     np.testing.assert_allclose(added[200:], -np.log(20.0), atol=1e-9)
     assert run(data, "--cost-fn", "20", "--change-policy").exit_code == 0

@@ -86,7 +86,7 @@ class StreamAudit:
             return [f"{self.stream}: lost the label of {name!r}" for name in missing]
         faults = []
         for name, decision in zip(sent.ids, sent.answer["decisions"], strict=True):
-            answered = decision["log_ratio"], decision["label"], tuple(decision["prior"].values())
+            answered = decision["log_ratio"], decision["label"], tuple(decision["effective_prior"].values())
             if self._decided.get(name) != answered:
                 faults.append(f"{self.stream}: answered {answered} for {name!r}, kept {self._decided.get(name)}")
         return faults
@@ -103,7 +103,7 @@ class StreamAudit:
             self.faults.append(f"{self.stream}: row {event.first_row} follows {self.n_rows}")
         decisions = online.decide_log_ratios(rows.log_ratios, evidence=rows.evidence, ids=rows.ids)
         self.n_rows += event.n_rows
-        ratios, priors = rows.log_ratios[:, 1].tolist(), decisions.priors.tolist()
+        ratios, priors = rows.log_ratios[:, 1].tolist(), decisions.effective_priors.tolist()
         for name, ratio, label, prior in zip(decisions.ids, ratios, decisions.labels.tolist(), priors, strict=True):
             if name in self._decided:
                 self.faults.append(f"{self.stream}: doubled the decision {name!r}")

@@ -117,7 +117,7 @@ def test_start_weights_are_of_the_experts_and_leave_none_out() -> None:
     assert drifted["fast bank"] == min(drifted.values())  # it did the most harm
 
 
-def test_every_prior_is_the_one_that_deployment_decides_with() -> None:
+def test_every_prior_is_the_one_that_deployment_estimates() -> None:
     X, y = shifted(prior_paths.step(N // 2, 0.1, 0.45, at=200))
     half = N // 2
     model = classifier(views=True).fit(X[:half], y[:half], time=np.arange(half)).model_
@@ -128,16 +128,20 @@ def test_every_prior_is_the_one_that_deployment_decides_with() -> None:
         ("safe_fast", SafeTracker.for_model(model, lead="fast")),
     ):
         decided = OnlineClassifier(model, tracker=tracker, monitor=False).decide_many(X[half:])
-        assert decided.priors.tobytes() == result.priors[method].tobytes()
+        assert decided.effective_priors.tobytes() == result.priors[method].tobytes()
         assert (decided.labels != y[half:]).mean() == result[method].cost
 
     online, priors = OnlineClassifier(model, monitor=False), []
     asked = np.random.default_rng(0).random(half) < 0.05
     for row in range(half):
-        priors.append(online.decide(X[half + row]).prior)
+        priors.append(online.prior)
+        online.decide(X[half + row])
         if row >= 500 and asked[row - 500]:
             online.feedback(row - 500, y[half + row - 500], propensity=0.05)
-    np.testing.assert_allclose(np.array(priors), result.priors["safe_labels"], atol=1e-6)
+    off = np.abs(np.array(priors) - result.priors["safe_labels"])[:, 1]
+    assert off[0] < 1e-6
+    assert off.mean() < 0.005  # it is read every 20 rows
+    assert off.max() < 0.03
     assert online.label_counts.labelled == result.n_labels
 
 

@@ -65,6 +65,34 @@ def test_at_most_one_in_a_hundred_label_shift_streams_ever_alarms() -> None:
     assert false_alarms(1_002, 20_000, seed=2) <= 10
 
 
+def in_copies(rng: np.random.Generator, n_rows: int, n_copies: int) -> FloatArray:
+    """Return a stream at prior .05 in which each row comes several times in a row."""
+    return stream(rng, np.full(n_rows // n_copies, 0.05)).repeat(n_copies, axis=0)
+
+
+@pytest.mark.parametrize(("block", "least", "most"), [(1, 6, 20), (8, 0, 1)])
+def test_rows_in_copies_raise_the_alarm_unless_bets_are_settled_in_blocks(block: int, least: int, most: int) -> None:
+    alarms = 0
+    for seed in range(20):
+        rng = np.random.default_rng([8, seed])
+        monitor = LabelShiftMonitor(held_out(rng), block=block)
+        monitor.update_many(in_copies(rng, 20_000, 8))
+        alarms += not monitor.trusted
+    assert least <= alarms <= most
+
+
+def test_blocks_find_a_change_later_but_find_it() -> None:
+    found = []
+    for block in (1, 4, 16):
+        rng = np.random.default_rng(3)
+        monitor = LabelShiftMonitor(held_out(rng), block=block)
+        monitor.update_many(stream(rng, np.full(40_000, 0.05), shift=1.0))
+        assert monitor.alarm_row is not None
+        assert monitor.alarm_row % block == 0
+        found.append(monitor.alarm_row)
+    assert found[0] < found[1] < found[2]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("calibration", [(0.7, 0.8), (-3.0, 1.4)])
 def test_a_wrong_calibration_is_no_reason_to_alarm(calibration: tuple[float, float]) -> None:

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.monitor import LabelShiftMonitor
-from obil.monitor.reference import fingerprint_of, monitor_reference, tolerance_of
+from obil.monitor.reference import allowances_of, fingerprint_of, monitor_reference
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import thinned_rows
@@ -32,14 +32,14 @@ def settings_of(monitor: LabelShiftMonitor) -> dict[str, float]:
 
 
 def test_a_model_tells_its_tolerance_and_one_without_evidence_of_its_own_has_none() -> None:
-    assert tolerance_of(fitted()) == 0.0
-    assert tolerance_of(fitted(blocks=True)) >= 0.02
-    assert tolerance_of(replace(fitted(blocks=True), evidence=None)) == 0.0
+    assert allowances_of(fitted())["tolerance"] == 0.0
+    assert allowances_of(fitted(blocks=True))["tolerance"] >= 0.02
+    assert allowances_of(replace(fitted(blocks=True), evidence=None))["tolerance"] == 0.0
 
 
 def test_a_monitor_allows_the_models_tolerance_unless_it_is_told_another() -> None:
     model = fitted(blocks=True)
-    assert settings_of(LabelShiftMonitor.for_model(model))["tolerance"] == tolerance_of(model)
+    assert settings_of(LabelShiftMonitor.for_model(model))["tolerance"] == allowances_of(model)["tolerance"]
     assert settings_of(LabelShiftMonitor.for_model(model, tolerance=0.0))["tolerance"] == 0.0
     assert settings_of(LabelShiftMonitor.for_model(model, tolerance=0.3))["tolerance"] == 0.3
     assert settings_of(LabelShiftMonitor.for_model(fitted()))["tolerance"] == 0.0
@@ -48,7 +48,7 @@ def test_a_monitor_allows_the_models_tolerance_unless_it_is_told_another() -> No
 def test_streams_of_a_model_have_one_reference_in_common() -> None:
     model = fitted()
     assert monitor_reference(model) is monitor_reference(model)
-    default = monitor_reference(model).with_settings({"alpha": 0.005, "delta": 0.005, "tolerance": tolerance_of(model)})
+    default = monitor_reference(model).with_settings({"alpha": 0.005, "delta": 0.005, **allowances_of(model)})
     assert default is monitor_reference(model)
 
 
@@ -67,7 +67,7 @@ def test_another_model_brings_its_own_tolerance_and_leaves_the_other_settings() 
     old, new = fitted(), fitted(blocks=True)
     monitor = LabelShiftMonitor.for_model(old, alpha=0.01, delta=0.02)
     renewed = monitor.renewed(new, replaced=old)
-    assert settings_of(renewed) == {"alpha": 0.01, "delta": 0.02, "tolerance": tolerance_of(new)}
+    assert settings_of(renewed) == {"alpha": 0.01, "delta": 0.02, **allowances_of(new)}
     assert renewed.state()["held_out"] == monitor_reference(new).held_out
     assert settings_of(renewed.renewed(old, replaced=new))["tolerance"] == 0.0
 

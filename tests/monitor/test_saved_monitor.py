@@ -123,6 +123,7 @@ DAMAGES: list[tuple[str, tuple[int, ...], float]] = [
     ("mixing", (1, 1), 0.5),
     ("parts", (0, 0, 0), 0.9),
     ("parts", (0, 1, 0), -1e-3),
+    ("paid", (0,), 1.0),  # in a block that has no rows yet
 ]
 
 

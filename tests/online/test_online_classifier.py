@@ -48,7 +48,7 @@ def assert_same_decision(one: Decision, other: Decision) -> None:
     assert one.id == other.id
     assert one.label == other.label
     assert one.log_ratios.tobytes() == other.log_ratios.tobytes()
-    assert one.prior.tobytes() == other.prior.tobytes()
+    assert one.effective_prior.tobytes() == other.effective_prior.tobytes()
     assert one.threshold == other.threshold
     assert (one.trusted, one.reachable) == (other.trusted, other.reachable)
 
@@ -85,7 +85,7 @@ def test_batches_of_any_size_agree_bit_for_bit(tracker: PriorTracker) -> None:
     whole = OnlineClassifier(PAIR, tracker=tracker).decide_many(rows)
     in_parts = OnlineClassifier(PAIR, tracker=tracker)
     parts = [in_parts.decide_many(part) for part in np.split(rows, [1, 10, 200])]
-    assert np.concatenate([part.priors for part in parts]).tobytes() == whole.priors.tobytes()
+    assert np.concatenate([part.effective_priors for part in parts]).tobytes() == whole.effective_priors.tobytes()
     assert np.concatenate([part.labels for part in parts]).tolist() == whole.labels.tolist()
 
 
@@ -93,7 +93,7 @@ def test_a_row_is_decided_at_the_prior_from_before_it() -> None:
     online = OnlineClassifier(PAIR, prior=0.3, tracker=BayesBank())
     before = online.prior
     decision = online.decide(9.0)
-    assert decision.prior.tobytes() == before.tobytes()
+    assert decision.effective_prior.tobytes() == before.tobytes()
     assert online.prior[1] > before[1]
 
 
@@ -102,7 +102,7 @@ def test_decisions_are_those_of_least_expected_cost() -> None:
     online = OnlineClassifier(PAIR, costs=costs)
     decisions = online.decide_many(pair_scores(200, 0.1, seed=3))
     for decision in decisions:
-        expected = bayes_decision(decision.log_ratios[None], decision.prior, costs)[0]
+        expected = bayes_decision(decision.log_ratios[None], decision.effective_prior, costs)[0]
         assert decision.label == PAIR.classes_[expected]
 
 
@@ -110,7 +110,7 @@ def test_a_cost_matrix_decides_as_bayes_does() -> None:
     decisions = OnlineClassifier(TRIANGLE, costs=MATRIX).decide_many(triangle_scores(200, [0.5, 0.3, 0.2], seed=3))
     assert decisions.thresholds is None
     for decision in decisions:
-        expected = bayes_decision(decision.log_ratios[None], decision.prior, MATRIX)[0]
+        expected = bayes_decision(decision.log_ratios[None], decision.effective_prior, MATRIX)[0]
         assert decision.label == TRIANGLE.classes_[expected]
 
 
@@ -166,7 +166,10 @@ def test_a_new_cost_or_policy_counts_from_the_next_row_on() -> None:
     second = changing.decide_many(rows[100:])
     unchanged = steady.decide_many(rows)
     assert first.labels.tolist() == unchanged.labels[:100].tolist()
-    assert np.concatenate([first.priors, second.priors]).tobytes() == unchanged.priors.tobytes()
+    assert (
+        np.concatenate([first.effective_priors, second.effective_priors]).tobytes()
+        == unchanged.effective_priors.tobytes()
+    )
     assert unchanged.thresholds is not None
     np.testing.assert_allclose(second.thresholds, unchanged.thresholds[100:] - np.log(20.0), rtol=1e-12, atol=1e-12)
     changing.policy = RecallFloor(0.9)
@@ -248,7 +251,7 @@ def test_known_log_ratios_decide_like_the_rows_they_came_from() -> None:
     scored = OnlineClassifier(PAIR).decide_many(rows)
     replayed = OnlineClassifier(PAIR).decide_log_ratios(PAIR.log_ratios(rows))
     assert scored.labels.tolist() == replayed.labels.tolist()
-    assert scored.priors.tobytes() == replayed.priors.tobytes()
+    assert scored.effective_priors.tobytes() == replayed.effective_priors.tobytes()
 
 
 def test_no_rows_are_no_decisions() -> None:
@@ -478,7 +481,7 @@ def test_what_is_not_alerted_goes_to_the_most_probable_of_the_others() -> None:
     rows = triangle_scores(100, [0.4, 0.3, 0.3], seed=4)
     decisions = online.decide_many(rows)
     rest = decisions.labels != "c"
-    joint = np.log(decisions.priors) + decisions.log_ratios
+    joint = np.log(decisions.effective_priors) + decisions.log_ratios
     expected = np.array(["a", "b"])[np.argmax(joint[rest][:, :2], axis=1)]
     assert decisions.labels[rest].tolist() == expected.tolist()
 

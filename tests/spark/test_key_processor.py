@@ -40,7 +40,7 @@ def test_lines_of_one_time_are_decided_alike_in_any_order_of_arrival(lines: list
         online = obil.OnlineClassifier(pair_model())
         online.decide_log_ratios(np.column_stack([np.zeros(30), pair_stream(30, 0.2, 1).log_ratios[:, 1]]))
         found = list(decided_rows(online, pd.DataFrame(list(order)), LAYOUT))
-        outcomes.append((online.state(), [part["prior"].tolist() for part in found]))
+        outcomes.append((online.state(), [part["effective_prior"].tolist() for part in found]))
     assert all(outcome == outcomes[0] for outcome in outcomes)
     assert online.label_counts.labelled == min(1, sum(one[LABEL] is not None for one in lines))
 
@@ -78,11 +78,11 @@ def test_small_pieces_propensities_and_views_come_to_what_a_classifier_of_its_ow
     online, priors = obil.OnlineClassifier(model, positive=1, horizon=100), {}
     for one in lines.sort_values("at").itertuples():
         if one.truth is None:
-            priors[one.id] = online.decide(pd.DataFrame({"x": [one.x], "y": [one.y]}), id=one.id).prior[1]
+            priors[one.id] = online.decide(pd.DataFrame({"x": [one.x], "y": [one.y]}), id=one.id).effective_prior[1]
         else:
             online.feedback(one.id, int(one.truth), propensity=0.3)
     assert decided["id"].tolist() == list(range(n_rows))
-    assert decided["prior"].tolist() == [priors[i] for i in range(n_rows)]  # bit for bit
+    assert decided["effective_prior"].tolist() == [priors[i] for i in range(n_rows)]  # bit for bit
 
 
 class _CaughtError(Exception):

@@ -78,11 +78,13 @@ def alone(lines: pd.DataFrame, model: Any, **settings: Any) -> dict[str, pd.Data
         for line in part.sort_values(["at", "id"], kind="stable").itertuples():
             if line.truth is None:
                 decision = online.decide([line.score], id=line.id)
-                posterior = posteriors_at(decision.log_ratios[None], decision.prior[None])[0]
-                rows.append((line.id, decision.label, decision.prior[1], posterior[1], decision.trusted))
+                posterior = posteriors_at(decision.log_ratios[None], decision.effective_prior[None])[0]
+                rows.append((line.id, decision.label, decision.effective_prior[1], posterior[1], decision.trusted))
             else:
                 online.feedback(line.id, line.truth)
-        found[key] = pd.DataFrame(rows, columns=["id", "decision", "prior", "posterior", "trusted"]).set_index("id")
+        found[key] = pd.DataFrame(
+            rows, columns=["id", "decision", "effective_prior", "posterior", "trusted"]
+        ).set_index("id")
     return found
 
 
@@ -91,7 +93,7 @@ def assert_same(decided: pd.DataFrame, expected: dict[str, pd.DataFrame]) -> Non
     for key, part in expected.items():
         own = decided[decided["site"] == key].set_index("id").loc[part.index]
         assert own["decision"].tolist() == part["decision"].tolist()
-        assert own["prior"].tolist() == part["prior"].tolist()  # bit for bit
+        assert own["effective_prior"].tolist() == part["effective_prior"].tolist()  # bit for bit
         assert own["posterior"].tolist() == part["posterior"].tolist()
         assert own["trusted"].tolist() == part["trusted"].tolist()
 
@@ -114,8 +116,10 @@ def test_the_fold_that_is_evidence_for_a_row_goes_by_its_number_in_its_key(spark
     (key, part), *_ = lines.groupby("site")
     scores = model.score(part["score"].to_numpy()[:, None])
     online = obil.OnlineClassifier(model, **settings)
-    by_first = online.decide_log_ratios(scores.log_ratios, evidence=scores.evidence[:, 0]).priors[:, 1]
-    assert decided[decided["site"] == key].set_index("id").loc[part["id"], "prior"].tolist() != by_first.tolist()
+    by_first = online.decide_log_ratios(scores.log_ratios, evidence=scores.evidence[:, 0]).effective_priors[:, 1]
+    assert (
+        decided[decided["site"] == key].set_index("id").loc[part["id"], "effective_prior"].tolist() != by_first.tolist()
+    )
 
 
 def test_takes_a_plain_table_with_timestamps_and_several_key_columns(spark: Any) -> None:
@@ -129,7 +133,7 @@ def test_takes_a_plain_table_with_timestamps_and_several_key_columns(spark: Any)
     for key, part in expected.items():
         own = decided[decided["site"] == key].sort_values("when")
         assert own["id"].tolist() == list(range(60))
-        assert own["prior"].tolist() == part["prior"].tolist()
+        assert own["effective_prior"].tolist() == part["effective_prior"].tolist()
     assert decided["when"].max() == table["when"].max()
 
 
@@ -152,7 +156,7 @@ def test_new_costs_and_a_new_model_take_over_in_a_running_query(spark: Any, tmp_
         expected = online.decide_many(second["score"].to_numpy(), ids=second["id"].tolist())
         own = decided[decided["site"] == key].set_index("id").loc[second["id"]]
         assert own["decision"].tolist() == expected.labels.tolist()
-        assert own["prior"].tolist() == expected.priors[:, 1].tolist()
+        assert own["effective_prior"].tolist() == expected.effective_priors[:, 1].tolist()
 
 
 def test_an_idle_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
@@ -193,8 +197,14 @@ def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -
         stream(df, pair_model(), key="site", time="at", label="truth", features=["score"])
     with pytest.raises(InvalidInputError, match="columns are missing: shop"):
         stream(df, pair_model(), key="shop", time="at", features=["score"])
-    with pytest.raises(InvalidInputError, match="has a column 'prior' already"):
-        stream(df.withColumnRenamed("site", "prior"), pair_model(), key="prior", time="at", features=["score"])
+    with pytest.raises(InvalidInputError, match="has a column 'effective_prior' already"):
+        stream(
+            df.withColumnRenamed("site", "effective_prior"),
+            pair_model(),
+            key="effective_prior",
+            time="at",
+            features=["score"],
+        )
     with pytest.raises(InvalidInputError, match="positive timedelta"):
         stream(df, pair_model(), key="site", time="at", features=["score"], expire_after=timedelta(0))
 
@@ -212,7 +222,7 @@ def test_fifty_keys_of_2000_rows_are_decided_as_by_decide_many(spark: Any, tmp_p
         expected = obil.OnlineClassifier(model).decide_many(part["score"].to_numpy(), ids=part["id"].tolist())
         own = decided[decided["site"] == key].set_index("id").loc[part["id"]]
         different += int((own["decision"].to_numpy() != expected.labels).sum())
-        different += int((own["prior"].to_numpy() != expected.priors[:, 1]).sum())
+        different += int((own["effective_prior"].to_numpy() != expected.effective_priors[:, 1]).sum())
         different += int((own["threshold"].to_numpy() != expected.thresholds).sum())
     print(f"{len(decided)} rows of 50 keys: {different} differ from decide_many")
     assert different == 0

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from obil.arrays import FloatArray, IntArray, as_prior
 from obil.calibration.evidence_map import fit_bins
@@ -97,13 +98,15 @@ def fitted() -> RatioClassifier:
 
 
 def test_the_variance_is_that_of_the_map_that_evidence_is_read_by_and_not_of_what_decides() -> None:
-    model, prior = fitted().model_, as_prior(0.1)
+    model, prior = fitted().model_, as_prior(float(expit(-2.2)))  # a multiple of .1, to which logits are rounded
     assert model.evidence is not None
     scores, labels, weights = model.evidence.scores, model.holdout_.labels, model.holdout_.weights
     bins = fit_bins(scores, labels, weights)
     in_bins = replace(model, evidence=Evidence(bins, scores))
     assert isinstance(in_bins.evidence_maps[0][0], BinnedCalibrator)
-    np.testing.assert_array_equal(evidence_variance(in_bins, prior), map_variance(bins, scores, labels, weights, prior))
+    in_map = map_variance(bins, scores, labels, weights, prior)
+    np.testing.assert_allclose(evidence_variance(in_bins, prior), in_map, rtol=1e-9)
+    assert evidence_variance(in_bins, as_prior(0.1)) is evidence_variance(in_bins, as_prior(0.101))  # found once
     alone = replace(model, evidence=None)  # what decides is the evidence too
     expected = map_variance(model.calibrator, scores, labels, weights, prior)
     np.testing.assert_allclose(evidence_variance(alone, prior), expected, rtol=1e-6)

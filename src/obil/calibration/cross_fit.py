@@ -60,14 +60,22 @@ def outputs_of(fitted: Any, X: Any, classes: npt.NDArray[Any]) -> FloatArray:
     return full
 
 
+class HeldOutRows(NamedTuple):
+    """The rows that folds have not seen, each once, and those of them that a second fold has not seen either."""
+
+    rows: IntArray  # (n,)
+    folds: IntArray  # (n,) the fold that tests each row
+    first: IntArray  # (m,) places in `rows` of those that a second fold has not seen
+    second_folds: IntArray  # (m,) that fold
+
+
 class CrossFitted(NamedTuple):
     """The models of the folds, and what they put out for rows they had not seen."""
 
     folds: list[Any]  # (F,) fitted estimators
-    outputs: FloatArray  # (n, ...) one per held-out row
-    rows: IntArray  # (n,) which rows they belong to, each once
-    first: IntArray  # (m,) places in `outputs` of rows that a second fold had not seen either
-    second: FloatArray  # (m, ...) the outputs of that fold
+    held_out: HeldOutRows
+    outputs: FloatArray  # (n, ...) of the held-out rows, each by its fold
+    second: FloatArray  # (m, ...) by the second fold
 
 
 def cross_fit(
@@ -97,9 +105,9 @@ def cross_fit(
     results = Parallel(n_jobs=n_jobs)(
         delayed(one_fold)(train, rows) for (train, _), rows in zip(splits, unseen, strict=True)
     )
-    rows, places, first, second = held_out_once(splits, unseen)
+    held_out, places, second = held_out_once(splits, unseen)
     outputs = np.concatenate([outputs for _, outputs in results])
-    return CrossFitted([fitted for fitted, _ in results], outputs[places], rows, first, outputs[second])
+    return CrossFitted([fitted for fitted, _ in results], held_out, outputs[places], outputs[second])
 
 
 def spare_rows(splits: Sequence[Split]) -> list[IntArray]:
@@ -108,14 +116,14 @@ def spare_rows(splits: Sequence[Split]) -> list[IntArray]:
     return [np.setdiff1d(tested, np.concatenate([train, test])) for train, test in splits]
 
 
-def held_out_once(splits: Sequence[Split], unseen: Sequence[IntArray]) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return the held-out rows, each once, and where scores of `unseen`, one fold after the other, belong to them.
+def held_out_once(splits: Sequence[Split], unseen: Sequence[IntArray]) -> tuple[HeldOutRows, IntArray, IntArray]:
+    """Return the held-out rows, each once, and where their scores are among those of `unseen`, fold after fold.
 
-    That is: the rows (n,); the place of each one's own score (n,); which of the rows (m,) have another score; and the
-    places of those (m,).
+    That is: the place of each row's own score (n,), and of its second one, where there is one (m,).
     """
     is_test = np.concatenate([np.arange(len(rows)) < len(test) for rows, (_, test) in zip(unseen, splits, strict=True)])
     every = np.concatenate(list(unseen))
+    fold = np.repeat(np.arange(len(unseen)), [len(rows) for rows in unseen])
     tests = np.flatnonzero(is_test)
     rows, own = np.unique(every[tests], return_index=True)
     order = np.argsort(own, kind="stable")  # as the folds come
@@ -123,7 +131,7 @@ def held_out_once(splits: Sequence[Split], unseen: Sequence[IntArray]) -> tuple[
     others = np.setdiff1d(np.arange(len(every)), places)
     sorter = np.argsort(rows)
     first = sorter[np.searchsorted(rows, every[others], sorter=sorter)]
-    return rows, places, first, others
+    return HeldOutRows(rows, fold[places], first, fold[others]), places, others
 
 
 def take_rows(X: Any, rows: IntArray) -> Any:

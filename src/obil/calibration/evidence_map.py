@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
@@ -31,11 +32,13 @@ def fit_evidence_map(
     method: str = "affine",
     slope_sd: float | None = SLOPE_SD,
     random_state: int | None = None,
+    blocks: IntArray | None = None,
 ) -> tuple[ScoreMap, str]:
     """Return the map of raw scores (n, K) that finds held-out priors best, and the figures it was chosen by.
 
     The candidates are a calibrator of the kind named (`calibrator`, where it is fitted already), bins, and the mean of
-    their posteriors; the one with the least cross-validated `prior_error` is fitted on all rows.
+    their posteriors; the one with the least cross-validated `prior_error` is fitted on all rows. Blocks of time or
+    groups (n,) are kept whole in that.
     """
     n_classes = scores.shape[1]
     settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
@@ -46,8 +49,10 @@ def fit_evidence_map(
     if rarest < FEWEST_ROWS or n_classes**2 * _n_bins(rarest, n_classes) > 4_000_000:
         return whole, f"{CALIBRATED}: {rarest:.0f} rows of the rarest class are too few for bins"
     folds = _spread_over_folds(np.where(counts > 0.0, labels, n_classes), n_classes + 1)
+    if blocks is not None and _all_seen(blocks, labels[:, None] == np.arange(n_classes), counts):
+        folds = blocks
     ratios = {name: np.empty_like(scores) for name in (CALIBRATED, BINS, MIXED)}
-    for fold in range(N_FOLDS):
+    for fold in np.unique(folds):
         seen, new = folds != fold, folds == fold
         prior = class_prior(labels[seen], counts[seen], n_classes)
         first = fit_calibrator(scores[seen], labels[seen], counts[seen], **settings).apply(scores[new])
@@ -131,6 +136,14 @@ def _quantiles(values: FloatArray, weights: FloatArray, levels: FloatArray) -> F
     padded = np.concatenate([[distinct[0] - 1.0], distinct])
     quantiles: FloatArray = (padded[at] + padded[at + 1]) / 2.0
     return quantiles
+
+
+def _all_seen(blocks: IntArray, of_class: npt.NDArray[np.bool_], counts: FloatArray) -> bool:
+    """Return whether every class has rows enough for bins outside of every block."""
+    return all(
+        (of_class[(blocks != block) & (counts > 0.0)].sum(axis=0) >= FEWEST_ROWS // 2).all()
+        for block in np.unique(blocks)
+    ) and bool((blocks != blocks[0]).any())
 
 
 def _spread_over_folds(labels: IntArray, n_classes: int) -> IntArray:

@@ -16,18 +16,18 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision import Decisions
 from obil.online.state.checkpoint import Checkpoint, sync_folder
 
-COLUMNS = ("row", "label", "posterior", "prior", "log_ratio", "threshold", "trusted", "reachable")
+COLUMNS = ("row", "label", "posterior", "effective_prior", "log_ratio", "threshold", "trusted", "reachable")
 
 
 def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
     """Return the names of the output's columns; more than two classes have a posterior, prior and ratio each.
 
     >>> header_of(["a", "b", "c"], ["id"])[2:6]
-    ['posterior_a', 'posterior_b', 'posterior_c', 'prior_a']
+    ['posterior_a', 'posterior_b', 'posterior_c', 'effective_prior_a']
     """
     header: list[str] = []
     for name in COLUMNS:
-        by_class = len(classes) > 2 and name in {"posterior", "prior", "log_ratio"}
+        by_class = len(classes) > 2 and name in {"posterior", "effective_prior", "log_ratio"}
         header += [f"{name}_{label}" for label in classes] if by_class else [name]
     return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
 
@@ -37,7 +37,7 @@ def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[tuple[
 
     Two classes show the positive one, so that `log_ratio > threshold` is the alert.
     """
-    posteriors, priors, ratios = decisions.posteriors, decisions.priors, decisions.log_ratios
+    posteriors, priors, ratios = decisions.posteriors, decisions.effective_priors, decisions.log_ratios
     if ratios.shape[1] == 2:
         shown = 1 if decisions.positive is None else decisions.positive
         posteriors, priors = posteriors[:, [shown]], priors[:, [shown]]

@@ -63,7 +63,7 @@ def demo(
             "safe tracker": None,  # the default
         }
         estimates = {
-            method: OnlineClassifier(model, tracker=tracker).decide_scores(scores).priors[:, 1]
+            method: OnlineClassifier(model, tracker=tracker).decide_scores(scores).effective_priors[:, 1]
             for method, tracker in trackers.items()
         }
         costs = Costs(false_positive=1.0, false_negative=MISS_COST)

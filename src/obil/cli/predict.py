@@ -83,7 +83,7 @@ def _report(decisions: "Decisions", model: "RatioModel", threshold: float | None
     import numpy as np
 
     counts = np.bincount(decisions.numbers, minlength=model.n_classes).tolist()
-    classes = zip(model.classes_.tolist(), decisions.priors[0].tolist(), counts, strict=True)
+    classes = zip(model.classes_.tolist(), decisions.effective_priors[0].tolist(), counts, strict=True)
     rows = [(name, f"{prior:.4g}", f"{count:,}") for name, prior, count in classes]
     tables.show_table(f"{len(decisions):,} rows written to {out}", ("class", "prior", "decided"), rows)
     if threshold is not None:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from obil.arrays import FloatArray, IntArray
-from obil.calibration.cross_fit import Split, fit_estimator, held_out_once, score_method, spare_rows
+from obil.calibration.cross_fit import HeldOutRows, Split, fit_estimator, held_out_once, score_method, spare_rows
 from obil.calibration.freezing.freeze import freeze
 from obil.errors import InvalidInputError
 from obil.estimators.labelled_rows import LabelledRows
@@ -61,11 +61,15 @@ class Member:
 class MemberScores:
     """The scores of held-out rows by each member."""
 
-    rows: IntArray  # (n,) which of the labelled rows, each once
+    held_out: HeldOutRows  # which of the labelled rows
     scores: FloatArray  # (n, M, K)
     variances: FloatArray | None  # (n, M) over dropout passes
-    first: IntArray  # (m,) places of rows that a second fold has not seen either
-    second: FloatArray  # (m, M, K) their scores by that fold
+    second: FloatArray  # (m, M, K) by the second fold, of the rows that have one
+
+    @property
+    def rows(self) -> IntArray:
+        """The labelled rows that are scored, each once, (n,)."""
+        return self.held_out.rows
 
 
 def fit_members(
@@ -108,12 +112,12 @@ def fit_members(
     ]
     held_out = by_side[: len(splits)]
     every = np.concatenate([np.stack([scores for _, scores, _ in fold], axis=1) for fold in held_out])
-    own, places, first, second = held_out_once(splits, unseen)
+    held_out_rows, places, second = held_out_once(splits, unseen)
     variances = None
     if options.n_passes:
         passes = np.concatenate([np.stack([variance for _, _, variance in fold], axis=1) for fold in held_out])
         variances = passes[places]
-    return members, MemberScores(own, every[places], variances, first, every[second])
+    return members, MemberScores(held_out_rows, every[places], variances, every[second])
 
 
 def _fit_and_score(

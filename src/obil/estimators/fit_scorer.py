@@ -9,7 +9,16 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
-from obil.calibration.cross_fit import Split, cross_fit, fit_estimator, halved_features, outputs_of, score_method
+from obil.calibration.cross_fit import (
+    CrossFitted,
+    HeldOutRows,
+    Split,
+    cross_fit,
+    fit_estimator,
+    halved_features,
+    outputs_of,
+    score_method,
+)
 from obil.calibration.freezing.freeze import freeze, learn_encoder
 from obil.calibration.linear import class_prior
 from obil.serving.columns import ColumnEncoder
@@ -26,7 +35,7 @@ class FittedScorer(NamedTuple):
     scorer: Scorer  # of the folds, or the only one
     method: str  # how it scores
     scores: FloatArray  # (n, K) out-of-fold
-    rows: IntArray  # (n,) which rows they belong to
+    held_out: HeldOutRows  # which rows they belong to
     pairs: FloatArray  # (m, 2, K) raw scores of rows that two folds have not seen
     refitted: EstimatorScorer | None = None  # on all rows, where folds are not to be averaged
 
@@ -49,12 +58,11 @@ def fit_scorer(
     """
     if splits is None:
         outputs = outputs_of(estimator, X, classes)
-        rows, first = np.arange(len(labels)), np.empty(0, dtype=np.int64)
-        fitted, second = [estimator], outputs[:0]
+        rows, none = np.arange(len(labels)), np.empty(0, dtype=np.int64)
+        crossed = CrossFitted([estimator], HeldOutRows(rows, 0 * rows, none, none), outputs, outputs[:0])
     else:
-        fitted, outputs, rows, first, second = cross_fit(
-            estimator, X, labels, weights, splits, classes=classes, n_jobs=n_jobs
-        )
+        crossed = cross_fit(estimator, X, labels, weights, splits, classes=classes, n_jobs=n_jobs)
+    fitted, held_out, outputs, second = crossed
     method = score_method(fitted[0])
     floor = floor_of(np.concatenate([outputs, second])) if method == "predict_proba" else 0.0
     width = np.shape(X)[1] if np.ndim(X) == 2 else None
@@ -63,13 +71,13 @@ def fit_scorer(
         return raw_scores(values[:, None] if values.ndim == 1 else values, link_of(method), prior, floor)
 
     scores = raw(outputs)
-    pairs = np.stack([scores[first], raw(second)], axis=1)
+    pairs = np.stack([scores[held_out.first], raw(second)], axis=1)
     scorers = [EstimatorScorer(one, method, prior, floor, width) for one in fitted]
     refitted = None
     if refit:
         refitted = EstimatorScorer(fit_estimator(estimator, X, labels, weights), method, prior, floor, width)
     return FittedScorer(
-        scorers[0] if len(scorers) == 1 else FoldScorer(tuple(scorers)), method, scores, rows, pairs, refitted
+        scorers[0] if len(scorers) == 1 else FoldScorer(tuple(scorers)), method, scores, held_out, pairs, refitted
     )
 
 
@@ -91,7 +99,8 @@ def fit_views(
         fitted = fit_scorer(
             booster, columns_of(X, features), numbers, weights, splits, classes=classes, prior=prior, n_jobs=n_jobs
         )
-        calibrator = fit_calibrator(fitted.scores, numbers[fitted.rows], weights[fitted.rows])
+        rows = fitted.held_out.rows
+        calibrator = fit_calibrator(fitted.scores, numbers[rows], weights[rows])
         views.append(View(features, fitted.scorer, calibrator, fitted.scores))
     return tuple(views)
 

@@ -44,7 +44,9 @@ def fuse(
     temperature = None
     if how == "stacked":
         member_weights = _stacked(members, member_scores.scores, labels, weights)
+    held_out = member_scores.held_out
     row_weights = np.broadcast_to(member_weights, member_scores.scores.shape[:2])
+    second_weights = row_weights[held_out.first]
     if how == "dropout" and member_scores.variances is not None and len(members) > 1:
         temperature = choose_temperature(
             member_scores.scores, member_scores.variances, labels, weights, slope_sd=slope_sd, random_state=seed
@@ -53,16 +55,20 @@ def fuse(
         member_weights = row_weights.mean(axis=0)
         if np.isfinite(temperature) and isinstance(members[0].scorer, DenseScorer):
             gatings = [_gating_network(fold, X, row_weights, seed) for fold in folds]
-            row_weights = np.mean([gating.weights(X) for gating in gatings if gating is not None], axis=0)
+            # the weights that the gating network of a row's own fold would give it
+            by_fold = np.stack([gating.weights(X) for gating in gatings if gating is not None])  # (F, n, M)
+            row_weights = by_fold[held_out.folds, np.arange(len(held_out.rows))]
+            second_weights = by_fold[held_out.second_folds, held_out.first]
         else:
             row_weights = np.broadcast_to(member_weights, row_weights.shape)
+            second_weights = row_weights[held_out.first]
     fused = (row_weights[:, :, None] * member_scores.scores).sum(axis=1)
-    again = (row_weights[member_scores.first][:, :, None] * member_scores.second).sum(axis=1)
+    again = (second_weights[:, :, None] * member_scores.second).sum(axis=1)
     scorers = [
         EnsembleScorer(tuple(member.scorer for member in fold), member_weights, gating)
         for fold, gating in zip(folds, gatings, strict=True)
     ]
-    return Fused(scorers, fused, np.stack([fused[member_scores.first], again], axis=1), temperature)
+    return Fused(scorers, fused, np.stack([fused[held_out.first], again], axis=1), temperature)
 
 
 def _gating_network(members: list[Member], X: Any, row_weights: FloatArray, seed: int) -> GatingNetwork | None:
@@ -115,8 +121,8 @@ def best_members(
     if member_scores.variances is not None:
         of_old = [variance_of(member, held_out.X, n_passes=options.n_passes, seed=seed) for member in old]
         variances = np.concatenate([member_scores.variances, np.stack(of_old, axis=1)], axis=1)[:, kept]
-    none = member_scores.first[:0]  # a single part was held out
-    scored = MemberScores(member_scores.rows, scores[:, kept], variances, none, scores[none][:, kept])
+    # a single part was held out: no row has a second score
+    scored = MemberScores(member_scores.held_out, scores[:, kept], variances, scores[:0, kept])
     return [candidates[m] for m in kept], scored
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import validate_data
 
+from obil.arrays import IntArray
 from obil.calibration.calibrate import CALIBRATIONS
 from obil.calibration.cross_fit import Split, averages
 from obil.calibration.linear import SLOPE_SD, class_prior
@@ -156,8 +157,9 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             splits = out_of_fold_splits(rows, cv, groups=groups, time=time, seed=seed)
             refit = not averages(splits, len(rows.labels))
             folds, member_scores, _ = self._fit_members(rows, splits, recipe, refit=refit, seed=seed)
-            in_blocks = groups is not None or time is not None
-            self._finish(folds, member_scores, rows, recipe, seed, splits, refit=refit, in_blocks=in_blocks)
+            blocks = None if groups is None and time is None else member_scores.held_out.folds
+            times = None if time is None else np.asarray(time)[rows.origin][member_scores.rows]
+            self._finish(folds, member_scores, rows, recipe, seed, splits, refit=refit, blocks=blocks, times=times)
         return self
 
     def refresh(self, X: Any, y: Any, *, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -294,7 +296,8 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         splits: list[Split],
         *,
         refit: bool = False,
-        in_blocks: bool = False,
+        blocks: IntArray | None = None,
+        times: npt.NDArray[Any] | None = None,
     ) -> None:
         """Fuse and calibrate on the held-out rows, and keep what serves."""
         held_out = rows.take(member_scores.rows)
@@ -312,14 +315,8 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         encoder = getattr(self, "encoder_", None)
         self.members_ = [member for fold in (folds[-1:] if refit else folds) for member in fold]
         self.fusion_temperature_ = fused.temperature
-        blocks = None
-        if in_blocks:
-            of_row = np.zeros(len(rows.labels), dtype=np.int64)
-            for number, (_, test) in enumerate(splits):
-                of_row[test] = number
-            blocks = of_row[member_scores.rows]
         model = self._calibrated_model(
-            HeldOutScores(fused.scores, held_out.labels, held_out.weights, fused.pairs, blocks),
+            HeldOutScores(fused.scores, held_out.labels, held_out.weights, fused.pairs, blocks, times),
             scorer,
             class_prior(rows.labels, rows.weights, rows.n_classes),
             method=self.calibration,

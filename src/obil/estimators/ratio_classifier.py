@@ -123,13 +123,15 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         frozen = freeze_together(fitted.scorer, views, X, fitted.refitted)
         decides = fitted.scorer if fitted.refitted is None else fitted.refitted
         self.estimators_ = [fold.estimator for fold in folds_of(decides) if isinstance(fold, EstimatorScorer)]
-        blocks = None
-        if splits is not None and (groups is not None or time is not None):
-            of_row = np.zeros(len(labels), dtype=np.int64)
-            for number, (_, test) in enumerate(splits):
-                of_row[test] = number
-            blocks = of_row[fitted.rows]
-        held_out = HeldOutScores(fitted.scores, numbers[fitted.rows], population[fitted.rows], fitted.pairs, blocks)
+        rows, in_blocks = fitted.held_out.rows, splits is not None and (groups is not None or time is not None)
+        held_out = HeldOutScores(
+            fitted.scores,
+            numbers[rows],
+            population[rows],
+            fitted.pairs,
+            blocks=fitted.held_out.folds if in_blocks else None,
+            times=None if time is None else np.asarray(time)[rows],
+        )
         model = self._calibrated_model(
             held_out,
             frozen.scorer,
@@ -199,9 +201,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             kind = "probability" if values.min() >= 0.0 and values.max() <= 1.0 else "margin"
         floor = floor_of(np.concatenate([values, 1.0 - values])) if kind == "probability" else 0.0
         scorer = ColumnScorer(kind, prior, floor)
-        held_out = HeldOutScores(
-            scorer.scores(values), numbers, weights, np.empty((0, 2, len(model.classes_))), blocks=None
-        )
+        held_out = HeldOutScores(scorer.scores(values), numbers, weights, np.empty((0, 2, len(model.classes_))))
         model.model_ = model._calibrated_model(
             held_out,
             scorer,

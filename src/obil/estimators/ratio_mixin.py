@@ -1,5 +1,6 @@
 """What every classifier here offers once it is fitted: log ratios, posteriors at any prior, labels."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from obil.arrays import FloatArray, IntArray, PriorLike
 from obil.bayes.posterior import posterior
+from obil.calibration.block_length import block_length
 from obil.calibration.block_tolerance import block_tolerance
 from obil.calibration.calibrate import fit_calibrator
 from obil.calibration.evidence_map import fit_evidence_map
@@ -32,7 +34,8 @@ class HeldOutScores(NamedTuple):
     labels: IntArray  # (n,)
     weights: FloatArray  # (n,)
     pairs: FloatArray  # (m, 2, K) two folds' scores of the same rows
-    blocks: IntArray | None  # (n,) the fold of each row, where folds are blocks of time or groups
+    blocks: IntArray | None = None  # (n,) the fold of each row, where folds are blocks of time or groups
+    times: npt.NDArray[Any] | None = None  # (n,) when each row came, where that is known
 
 
 class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
@@ -86,15 +89,23 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
 
         What decides is the mean of the folds of `scorer`, or `refitted`; evidence comes from one fold per row.
         """
-        scores, labels, weights, pairs, blocks = held_out
+        scores, labels, weights, pairs, blocks, times = held_out
         decided = scores
         if refitted is None:
             decided = scores_of_mean(scores, labels, weights, pairs[:, :, 1], len(folds_of(scorer)))
         settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
         calibrator = fit_calibrator(decided, labels, weights, **settings)
         known = calibrator if decided is scores else None
-        score_map, choice = fit_evidence_map(scores, labels, weights, calibrator=known, **settings)
-        tolerance = 0.0 if blocks is None else block_tolerance(score_map.apply(scores), labels, blocks)
+        score_map, choice = fit_evidence_map(scores, labels, weights, calibrator=known, blocks=blocks, **settings)
+        evidence = score_map.apply(scores)
+        tolerance = 0.0 if blocks is None else block_tolerance(evidence, labels, blocks)
+        block = 1 if times is None else block_length(evidence, labels, times)
+        if block > 1:
+            warnings.warn(
+                f"rows resemble those just before them, beyond their class: the monitor bets on blocks of {block} "
+                "rows instead of single ones, and needs more rows to find a change",
+                stacklevel=4,
+            )
         return RatioModel(
             scorer=scorer if refitted is None else refitted,
             calibrator=calibrator,
@@ -102,7 +113,7 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
             prior_=prior,
             holdout_=Holdout.of(calibrator.apply(decided), labels, weights),
             calibration=method,
-            evidence=Evidence(score_map, scores, None if refitted is None else scorer, tolerance, choice),
+            evidence=Evidence(score_map, scores, None if refitted is None else scorer, tolerance, block, choice),
         )
 
     def _check_rows(self, X: Any) -> Any:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,15 @@ from obil.trackers.view_reference import ViewReference
 
 LEAST_ROWS, LEAST_OF_CLASS = 200, 5  # in each part
 N_DRAWS = 4  # of the labels that come, for the start weights of the experts
+PREVALENCE_STEP = 20  # rows after which the estimated prevalence is read again, where labels come
+
+
+class LabelledPath(NamedTuple):
+    """What a tracker did with labels."""
+
+    effective_priors: FloatArray  # (n, K) that each row is decided with
+    prevalence: FloatArray  # (n, K) estimated before each row
+    expert_weights: FloatArray  # (m + 1, M) at first and after each label
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +214,20 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
     asked = [np.flatnonzero(rng.random(n_rows) < plan.label_rate) for _ in range(LABEL_DRAWS)]
     labelled_path = partial(_with_labels, log_ratios, evidence, labels, rate=plan.label_rate)
     labelled = [labelled_path(new_tracker(), rows, delay=plan.label_delay) for rows in asked]
-    priors[LABELLED], came = labelled[0]
+    priors[LABELLED], came = labelled[0].prevalence, labelled[0].expert_weights
     # a delayed label weighs little, and the weights would hardly move: labels without delay show their worth
-    earned = [labelled_path(new_tracker(), rows, delay=0)[1] for rows in asked[:N_DRAWS]]
+    earned = [labelled_path(new_tracker(), rows, delay=0).expert_weights for rows in asked[:N_DRAWS]]
     priors[ORACLE] = truth
 
-    def score(at: FloatArray) -> Scored:
+    def score(decided_with: FloatArray, prevalence: FloatArray) -> Scored:
         return Scored(
-            _log_losses(log_ratios, at, labels),
-            float(matrix[rule.decide(log_ratios, at).numbers, labels].mean()),
-            float(np.abs(at - truth).sum(axis=1).mean() / 2.0),
+            _log_losses(log_ratios, decided_with, labels),
+            float(matrix[rule.decide(log_ratios, decided_with).numbers, labels].mean()),
+            float(np.abs(prevalence - truth).sum(axis=1).mean() / 2.0),
         )
 
-    scored = {method: [score(at)] for method, at in priors.items()}
-    scored[LABELLED] += [score(at) for at, _ in labelled[1:]]
+    scored = {method: [score(at, at)] for method, at in priors.items()}
+    scored[LABELLED] = [score(one.effective_priors, one.prevalence) for one in labelled]
     static = scored[STATIC][0]
     methods = tuple(replayed(method, drawn, static) for method, drawn in scored.items())
     losses = {method: drawn[0].losses for method, drawn in scored.items()}
@@ -257,21 +266,28 @@ def _with_labels(
     *,
     delay: int,
     rate: float,
-) -> tuple[FloatArray, FloatArray]:
-    """Return the prior before each row, (n, K), and the experts' weights at first and after each label, (m + 1, M)."""
-    priors = np.empty_like(log_ratios)
+) -> LabelledPath:
+    """Stream the rows to a tracker, with the labels that were asked for, each so many rows late."""
+    effective, prevalence = np.empty_like(log_ratios), np.empty_like(log_ratios)
     weights = [list(tracker.expert_weights.values())]
     done = 0
+
+    def decide_until(end: int) -> None:
+        for first in range(done, end, PREVALENCE_STEP):
+            rows = slice(first, min(first + PREVALENCE_STEP, end))
+            prevalence[rows] = tracker.prior
+            effective[rows] = tracker.update_many(log_ratios[rows], evidence=evidence[rows])
+
     for row in asked.tolist():
         end = row + delay + 1  # so many rows were decided when its label comes
         if end > len(labels):
             break
-        priors[done:end] = tracker.update_many(log_ratios[done:end], evidence=evidence[done:end])
+        decide_until(end)
         done = end
         tracker.feedback(log_ratios[row], int(labels[row]), propensity=rate, row=row)
         weights.append(list(tracker.expert_weights.values()))
-    priors[done:] = tracker.update_many(log_ratios[done:], evidence=evidence[done:])
-    return priors, np.array(weights)
+    decide_until(len(labels))
+    return LabelledPath(effective, prevalence, np.array(weights))
 
 
 def _log_losses(log_ratios: FloatArray, priors: FloatArray, labels: IntArray) -> FloatArray:

@@ -14,7 +14,7 @@ from obil.calibration.verdict import Verdict
 from obil.errors import InvalidInputError
 from obil.readable import Table, as_html, as_text
 from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import labels_to_numbers
+from obil.serving.ratio_model import Evidence, labels_to_numbers
 
 
 class Scored(Protocol):
@@ -44,6 +44,7 @@ class Verification:
     classes: tuple[object, ...]
     diagnosis: Diagnosis
     verdict: Verdict
+    evidence: str | None = None  # what the prior is read from, and the figures it was chosen by
 
     def __str__(self) -> str:
         return as_text(self._table())
@@ -60,6 +61,7 @@ class Verification:
             "classes": list(self.classes),
             "diagnosis": self.diagnosis.to_json(),
             "verdict": self.verdict.to_json(),
+            "evidence": self.evidence,
         }
 
     def lines(self) -> tuple[str, ...]:
@@ -84,6 +86,7 @@ class Verification:
             f"calibration error at the rows' own prior: {own.ece_equal_width:.4f} "
             f"(log loss {own.log_loss:.3f}, Brier {own.brier:.3f}); small whenever a class is rare, it decides nothing",
             *(_threshold_line(threshold) for threshold in diagnosis.thresholds),
+            *(() if self.evidence is None else (f"evidence for the prior: {self.evidence}",)),
             self.verdict.sentence,
             *(f"  also {reason}" for reason in self.verdict.reasons[1:]),
         ]
@@ -122,7 +125,9 @@ def verify(
         raise InvalidInputError(f"every class needs a labelled row, got none of {missing}")
     rows = as_log_ratios(model.log_ratios(X), n_classes=len(classes))
     diagnosis = diagnose(Holdout.of(rows, labels, sample_weight))
-    return Verification(tuple(classes.tolist()), diagnosis, (gate or Gate()).judge(diagnosis))
+    inner = getattr(getattr(model, "model_", model), "evidence", None)
+    chosen = inner.choice if isinstance(inner, Evidence) else None
+    return Verification(tuple(classes.tolist()), diagnosis, (gate or Gate()).judge(diagnosis), chosen)
 
 
 def _estimate(estimate: Estimate) -> str:

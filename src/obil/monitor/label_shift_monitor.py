@@ -11,7 +11,7 @@ from obil.arrays import BoolArray, FloatArray, IntArray, as_log_ratio_row, as_lo
 from obil.errors import InvalidStateError
 from obil.monitor.difference import Difference, difference_from
 from obil.monitor.monitor_memory import check_memory, update_wealths
-from obil.monitor.reference import MonitorReference, fingerprint_of, monitor_reference, place_bets, tolerance_of
+from obil.monitor.reference import MonitorReference, allowances_of, fingerprint_of, monitor_reference, place_bets
 from obil.monitor.score_bins import place_rows
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, as_ratio_model
@@ -33,9 +33,12 @@ class LabelShiftMonitor:
 
     It assumes that rows are independent given their class, among the held-out rows and in the stream.
     *Repeated customers break it*: rows that come in near copies are weaker evidence than they look, and it
-    alarms without cause. It also takes the held-out scores for scores of the deployed model: that is why evidence
-    comes from the model of one fold per row, which scores new rows as it scored its held-out rows. Where folds are
-    blocks of time or groups, that holds only as far as blocks are alike, and the model's `tolerance` allows for it.
+    alarms without cause. Where neighbouring rows depend on each other, `block` restores the guarantee for the stream,
+    at the price of more rows until a change is found.
+
+    It also takes the held-out scores for scores of the deployed model: that is why evidence comes from the model of one
+    fold per row, which scores new rows as it scored its held-out rows. Where folds are blocks of time or groups, that
+    holds only as far as blocks are alike, and the model's `tolerance` allows for it.
 
     Parameters
     ----------
@@ -49,6 +52,8 @@ class LabelShiftMonitor:
         How far each class's histogram may differ from the held-out one beyond chance, as a Kullback-Leibler
         divergence in nats: a shift by d standard deviations is about d^2 / 2. 0 allows for none; 0.02 for a shift
         of a fifth.
+    block
+        How many neighbouring rows may depend on each other: bets are settled once per block, with their mean.
 
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat([0, 1], [2000, 200])
@@ -64,8 +69,16 @@ class LabelShiftMonitor:
     False
     """
 
-    def __init__(self, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0) -> None:
-        self._take(MonitorReference.of(holdout, alpha=alpha, delta=delta, tolerance=tolerance))
+    def __init__(
+        self,
+        holdout: Holdout,
+        *,
+        alpha: float = 0.005,
+        delta: float = 0.005,
+        tolerance: float = 0.0,
+        block: int = 1,
+    ) -> None:
+        self._take(MonitorReference.of(holdout, alpha=alpha, delta=delta, tolerance=tolerance, block=block))
 
     @classmethod
     def on(cls, reference: MonitorReference) -> Self:
@@ -76,17 +89,23 @@ class LabelShiftMonitor:
 
     @classmethod
     def for_model(
-        cls, model: Any, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float | None = None
+        cls,
+        model: Any,
+        *,
+        alpha: float = 0.005,
+        delta: float = 0.005,
+        tolerance: float | None = None,
+        block: int | None = None,
     ) -> Self:
         """Return a monitor for a stream of a fitted classifier, or of what `obil.load` returns.
 
-        It compares with the model's own held-out rows, and allows the tolerance that the model was fitted with: none,
-        unless folds were blocks of time or groups.
+        It compares with the model's own held-out rows, and allows the tolerance and the block that the model was fitted
+        with: 0 and 1, unless folds were blocks of time or groups.
         """
         fitted = as_ratio_model(model)
-        allowed = tolerance_of(fitted) if tolerance is None else tolerance
-        settings = {"alpha": alpha, "delta": delta, "tolerance": allowed}
-        return cls.on(monitor_reference(fitted).with_settings(settings))
+        given = {"tolerance": tolerance, "block": block}
+        allowed = allowances_of(fitted) | {name: value for name, value in given.items() if value is not None}
+        return cls.on(monitor_reference(fitted).with_settings({"alpha": alpha, "delta": delta, **allowed}))
 
     def _take(self, reference: MonitorReference) -> None:
         self._reference = reference
@@ -94,7 +113,7 @@ class LabelShiftMonitor:
         self._bins, self._hull = reference.bins, reference.hull
         n_alternatives = len(reference.start_wealths) // 2
         n_classes, n_bins = self._hull.histograms.shape
-        self._every = reference.every
+        self._every, self._block = reference.every, int(reference.settings["block"])
         self._alternatives = np.empty((n_alternatives, n_bins))
         self._bets = np.empty((n_alternatives, n_bins))
         self._row = np.zeros((1, n_classes))  # one row is a batch of one, and needs no new arrays
@@ -177,9 +196,9 @@ class LabelShiftMonitor:
 
     def renewed(self, model: RatioModel, *, replaced: RatioModel) -> Self:
         """Return a new monitor with these settings for the streams of another model than the one it replaces."""
-        settings = dict(self._reference.settings)
-        if settings["tolerance"] == tolerance_of(replaced):  # the model's own, and not one that was set
-            settings["tolerance"] = tolerance_of(model)
+        settings, own = dict(self._reference.settings), allowances_of(replaced)
+        # the model's own, and not what was set
+        settings |= {name: value for name, value in allowances_of(model).items() if settings[name] == own[name]}
         return self.on(monitor_reference(model).with_settings(settings))
 
     def difference(self) -> Difference:
@@ -217,7 +236,9 @@ class LabelShiftMonitor:
         except (TypeError, ValueError) as error:
             raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
         restore_arrays(monitor._memory._asdict(), saved)
-        check_memory(monitor._memory, monitor._hull, every=monitor._every, log_alarm=monitor._log_alarm)
+        check_memory(
+            monitor._memory, monitor._hull, every=monitor._every, block=monitor._block, log_alarm=monitor._log_alarm
+        )
         return monitor
 
     def _update(self, numbers: IntArray, trusted: BoolArray) -> None:
@@ -228,6 +249,6 @@ class LabelShiftMonitor:
     def _pay(self, numbers: IntArray, trusted: BoolArray) -> int:
         memory = self._memory
         return update_wealths(
-            numbers, trusted, memory.pays, self._reference.start_wealths, self._log_alarm,
-            memory.wealths, memory.fresh, memory.evidence, memory.seen,
+            numbers, trusted, memory.pays, self._reference.start_wealths, self._log_alarm, self._block,
+            memory.wealths, memory.paid, memory.fresh, memory.evidence, memory.seen,
         )  # fmt: skip

@@ -26,11 +26,12 @@ class MonitorMemory(NamedTuple):
     parts: FloatArray  # (N, K, B) what it mixes
     pays: FloatArray  # (1 + 2N, B) in each bin
     wealths: FloatArray  # (1 + 2N,) fractions of the evidence
+    paid: FloatArray  # (1 + 2N,) sums of what the bets paid in the block that is not full yet
     evidence: FloatArray  # (2,) its logarithm, and the peak of that
     seen: IntArray  # (4,) rows, rows of this run, row of the alarm or 0, alarms
 
 
-def check_memory(memory: MonitorMemory, hull: NullHull, *, every: int, log_alarm: float) -> None:
+def check_memory(memory: MonitorMemory, hull: NullHull, *, every: int, block: int, log_alarm: float) -> None:
     """Refuse restored values that no monitoring run could have written, in particular bets that are not fair."""
     rows, monitored, alarm, n_alarms = memory.seen.tolist()
     if not 0 <= monitored <= rows <= LARGEST_TOTAL or not 0 <= n_alarms <= rows:
@@ -55,6 +56,9 @@ def check_memory(memory: MonitorMemory, hull: NullHull, *, every: int, log_alarm
         raise InvalidStateError("the bets of a monitor must be fair under every prior")
     if (memory.pays[0] != 1.0).any():
         raise InvalidStateError("cash pays 1")
+    most = monitored % block * memory.pays.max(axis=1)
+    if (memory.paid < 0.0).any() or (memory.paid > most * (1.0 + 1e-9)).any():
+        raise InvalidStateError(f"the bets of a monitor cannot have paid {memory.paid.tolist()!r:.80} since the block")
 
 
 def start_wealths(n_alternatives: int) -> FloatArray:
@@ -74,7 +78,9 @@ def update_wealths(
     pays: FloatArray,
     start: FloatArray,
     log_alarm: float,
+    block: int,
     wealths: FloatArray,
+    paid: FloatArray,
     fresh: FloatArray,
     evidence: FloatArray,
     seen: IntArray,
@@ -82,25 +88,31 @@ def update_wealths(
     """Update with rows of these bin numbers (n,), in order; write whether the stream was trusted *before* each.
 
     Wealth only grows by what fair bets pay and is only moved between them, so that all of it together is a
-    test martingale. `wealths` (1 + 2N,) are fractions of it; its logarithm and the peak of that are `evidence`.
-    `seen` counts rows in all and in this run, and holds the row of the alarm and the number of alarms.
-    Returns the rows of this run.
+    test martingale. Over a block of rows it grows by the mean of what the bets pay, which is fair however these rows
+    depend on each other; a block of one row is a row. `wealths` (1 + 2N,) are fractions of it; its logarithm and the
+    peak of that are `evidence`. `seen` counts rows in all and in this run, and holds the row of the alarm and the
+    number of alarms. Returns the rows of this run.
     """
     n_bets = wealths.size
     for t in range(numbers.size):
         trusted[t] = seen[2] == 0
         b = numbers[t]
-        total = 0.0
         for j in range(n_bets):
-            wealths[j] *= pays[j, b]
-            total += wealths[j]
-        moved = 1.0 / (PATIENCE + seen[1])
-        kept = (1.0 - moved) / total
-        for j in range(n_bets):
-            wealths[j] = kept * wealths[j] + moved * start[j]
+            paid[j] += pays[j, b]
         fresh[b] += 1.0
         seen[0] += 1
         seen[1] += 1
+        if seen[1] % block != 0:
+            continue
+        total = 0.0
+        for j in range(n_bets):
+            wealths[j] *= paid[j] / block
+            paid[j] = 0.0
+            total += wealths[j]
+        moved = block / (PATIENCE + seen[1] - 1)
+        kept = (1.0 - moved) / total
+        for j in range(n_bets):
+            wealths[j] = kept * wealths[j] + moved * start[j]
         evidence[0] += np.log(total)
         evidence[1] = max(evidence[1], evidence[0])
         if seen[2] == 0 and evidence[0] >= log_alarm:

@@ -7,12 +7,14 @@ from scipy.special import chdtri
 
 from obil.arrays import FloatArray
 from obil.compiled import compiled
+from obil.monitor.multinomial_bound import divergence_bound
 from obil.monitor.score_bins import ScoreBins, effective_counts
 from obil.serving.holdout import Holdout
 
 STEPS = 4  # of the projection in each call, from where the last one stopped
 LEAST_MIXING = 1e-9  # a class that explains nothing now may explain something later
 SETTLED = 60  # calls after which the projection no longer moves
+ENOUGH_ROWS = 20  # of a class for each bin, from which on the chi-square law is good
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +27,8 @@ class NullHull:
     sum w^2 rows, which is right where the weights do not depend on the bin.
 
     The chi-square law is an approximation; Bartlett's factor in Williams' form,
-    1 + sum(1 / count) / 6 (B - 1), is what it lacks where bins hold few rows.
+    1 + sum(1 / count) / 6 (B - 1), is what it lacks where bins hold few rows. A class with fewer than 20 rows for each
+    bin has a bound in its place that holds for any number of rows (`divergence_bound`).
 
     >>> rows = Holdout.of([[0.0, -1.0], [0.0, 1.0]] * 50, [0, 1] * 50)
     >>> hull = NullHull.of(rows, ScoreBins.of(rows), delta=0.005)
@@ -51,8 +54,11 @@ class NullHull:
         freedom = max(bins.n_bins - 1.0, 1.0)
         in_bins = np.maximum(histograms * counts[:, None], 1.0)
         factors = 1.0 + (1.0 / in_bins).sum(axis=1) / (6.0 * freedom)
-        radii = factors * float(chdtri(freedom, delta / len(counts))) / (2.0 * counts)
-        return cls(histograms, radii + tolerance, counts)
+        limits = factors * float(chdtri(freedom, delta / len(counts))) / 2.0
+        few = counts < ENOUGH_ROWS * bins.n_bins
+        if few.any():
+            limits[few] = divergence_bound(bins.n_bins, delta / len(counts))
+        return cls(histograms, limits / counts + tolerance, counts)
 
     def largest_mean(self, payoff: FloatArray | list[float]) -> float:
         """Return the largest mean that a non-negative payoff (B,) has over the hull."""

@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from obil.arrays import FloatArray, require_in
+from obil.arrays import FloatArray, as_integer, require_in
 from obil.monitor.bets import MEMORIES, propose, warped_histograms
 from obil.monitor.monitor_memory import MonitorMemory, payoffs, start_wealths
 from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
 from obil.serving.holdout import Holdout
-from obil.serving.ratio_model import RatioModel
+from obil.serving.ratio_model import LARGEST_BLOCK, RatioModel
 from obil.trackers.calibration_spread import thinned_rows
 
 REFRESH_EVERY = 50  # rows
@@ -28,7 +28,7 @@ class MonitorReference:
     """Everything of a monitor that follows from the held-out rows and its settings. Immutable."""
 
     holdout: Holdout
-    settings: Mapping[str, float]  # alpha, delta, tolerance
+    settings: Mapping[str, float]  # alpha, delta, tolerance, block
     held_out: str  # sha256 of the held-out rows
     bins: ScoreBins
     hull: NullHull
@@ -41,13 +41,14 @@ class MonitorReference:
 
     @classmethod
     def of(
-        cls, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0
+        cls, holdout: Holdout, *, alpha: float = 0.005, delta: float = 0.005, tolerance: float = 0.0, block: int = 1
     ) -> "MonitorReference":
         """Compute the reference from held-out rows of every class."""
         settings = {
             "alpha": require_in("alpha", alpha, 1e-12, 0.5),
             "delta": require_in("delta", delta, 1e-12, 0.5),
             "tolerance": require_in("tolerance", tolerance, 0.0, 10.0),
+            "block": as_integer("block", block, 1, LARGEST_BLOCK),
         }
         bins = ScoreBins.of(holdout)
         hull = NullHull.of(holdout, bins, delta=settings["delta"], tolerance=settings["tolerance"])
@@ -55,6 +56,7 @@ class MonitorReference:
         n_alternatives = len(warped) - 1 + len(MEMORIES)
         n_classes, n_bins = hull.histograms.shape
         every = REFRESH_EVERY * math.ceil(n_alternatives * STEPS * n_classes * n_bins / WORK_PER_REFRESH)
+        every = block * math.ceil(every / block)  # the bets of a block stay the same
         wealths = start_wealths(n_alternatives)
         mixing, parts = hull.start(n_alternatives)
         start = MonitorMemory(
@@ -65,6 +67,7 @@ class MonitorReference:
             parts=parts,
             pays=np.ones((1 + 2 * n_alternatives, n_bins)),
             wealths=wealths.copy(),
+            paid=np.zeros(len(wealths)),
             evidence=np.zeros(2),
             seen=np.zeros(4, dtype=np.int64),
         )
@@ -105,9 +108,11 @@ def fingerprint_of(holdout: Holdout) -> str:
 _REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary()
 
 
-def tolerance_of(model: RatioModel) -> float:
-    """Return how far the histograms of a model's classes may differ from the held-out ones beyond chance."""
-    return 0.0 if model.evidence is None else model.evidence.tolerance
+def allowances_of(model: RatioModel) -> dict[str, Any]:
+    """Return what a monitor of a model's streams allows for: its tolerance, and the rows of a block."""
+    if model.evidence is None:
+        return {"tolerance": 0.0, "block": 1}
+    return {"tolerance": model.evidence.tolerance, "block": model.evidence.block}
 
 
 def monitor_reference(model: RatioModel) -> MonitorReference:
@@ -116,5 +121,5 @@ def monitor_reference(model: RatioModel) -> MonitorReference:
         whole = model.evidence_holdout
         rows = thinned_rows(whole.labels, n_classes=model.n_classes, most=MONITOR_ROWS)
         sample = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows])
-        _REFERENCES[model] = MonitorReference.of(sample, tolerance=tolerance_of(model))
+        _REFERENCES[model] = MonitorReference.of(sample, **allowances_of(model))
     return _REFERENCES[model]

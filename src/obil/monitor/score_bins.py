@@ -10,6 +10,7 @@ from obil.serving.holdout import Holdout
 from obil.trackers.calibration_spread import thinned_rows
 
 FEWEST_BINS, MOST_BINS = 4, 64
+FEWEST_IN_BIN = 10  # held-out rows: those with extreme scores would else have a bin of their own
 ENDS = 0.005  # rows beyond these quantiles count as lying there: one wild score must not take a bin
 FARTHEST = 1e100  # log ratios beyond it are equal, so that their sums cannot overflow
 MOST_POINTS = 20_000  # of the held-out rows, to place the centres by
@@ -61,7 +62,7 @@ class ScoreBins:
         centres = np.array(_split(points, weights, target))
         mass = np.empty(len(centres))
         _settle(points, weights, centres, mass)
-        centres = centres[mass > 0.0]  # equal scores leave some of them nothing
+        centres = _with_enough_rows(centres[mass > 0.0], points)  # equal scores leave some of them nothing
         # from the surest of class 0 on; with two classes this is the order of the log ratio
         order = np.lexsort([centres[:, 1] - centres[:, 0], centres.argmax(axis=1)])
         return cls(np.ascontiguousarray(centres[order]), low, high)
@@ -124,6 +125,20 @@ def _split(points: FloatArray, weights: FloatArray, n_parts: int) -> list[FloatA
     at = min(max(int(np.searchsorted(below, lower_weight, side="right")), 1), len(order) - 1)
     lower, upper = order[:at], order[at:]
     return _split(points[lower], weights[lower], first) + _split(points[upper], weights[upper], n_parts - first)
+
+
+def _with_enough_rows(centres: FloatArray, points: FloatArray) -> FloatArray:
+    """Return the centres without those that too few points (n, K) are near to: a neighbour takes these in."""
+    enough = min(FEWEST_IN_BIN, len(points) / (2 * FEWEST_BINS))
+    found = np.empty(len(points), dtype=np.int64)
+    everywhere = np.full(points.shape[1], np.inf)
+    while len(centres) > 2:
+        place_rows(points, centres, -everywhere, everywhere, found)
+        counts = np.bincount(found, minlength=len(centres))
+        if counts.min() >= enough:
+            break
+        centres = np.delete(centres, counts.argmin(), axis=0)
+    return centres
 
 
 @compiled

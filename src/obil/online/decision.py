@@ -23,8 +23,9 @@ class Decision:
         The class decided, as a plain Python value.
     log_ratios
         The calibrated log-likelihood ratios of the row, (K,).
-    prior
-        The class prior decided with, from before the row, (K,).
+    effective_prior
+        The class prior decided with, from before the row, (K,). Without labels it is the estimated prevalence; what
+        labels have taught of the log ratios is in it too, and then it differs from row to row.
     threshold
         On the log ratio of the positive class; None where a cost matrix of many classes decided.
     trusted
@@ -37,14 +38,14 @@ class Decision:
     >>> from obil import OnlineClassifier, RatioClassifier
     >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
     >>> decision = OnlineClassifier(model).decide([2.0], id="order 10")
-    >>> print(decision.id, decision.label, decision.prior)
+    >>> print(decision.id, decision.label, decision.effective_prior)
     order 10 1 [0.5 0.5]
     """
 
     id: Any
     label: Any
     log_ratios: FloatArray
-    prior: FloatArray
+    effective_prior: FloatArray
     threshold: float | None
     trusted: bool
     reachable: bool
@@ -53,7 +54,7 @@ class Decision:
     @property
     def posterior(self) -> FloatArray:
         """P(class | row) at that prior, (K,)."""
-        posterior: FloatArray = posteriors_at(self.log_ratios[None], self.prior[None])[0]
+        posterior: FloatArray = posteriors_at(self.log_ratios[None], self.effective_prior[None])[0]
         return posterior
 
 
@@ -73,7 +74,7 @@ class Decisions(Sequence[Decision]):
     numbers: IntArray  # (n,) of the classes decided
     positive: int | None  # the number of the class that is alerted on; None where a cost matrix of many decides
     log_ratios: FloatArray  # (n, K)
-    priors: FloatArray  # (n, K)
+    effective_priors: FloatArray  # (n, K) decided with
     posteriors: FloatArray  # (n, K) P(class | row) at each row's prior
     thresholds: FloatArray | None  # (n,)
     reachable: npt.NDArray[np.bool_]  # (n,)
@@ -103,7 +104,7 @@ class Decisions(Sequence[Decision]):
             id=self.ids[i],
             label=self.classes.item(self.numbers[i]),
             log_ratios=self.log_ratios[i],
-            prior=self.priors[i],
+            effective_prior=self.effective_priors[i],
             threshold=None if self.thresholds is None else self.thresholds.item(i),
             trusted=self.trusted.item(i),
             reachable=self.reachable.item(i),

@@ -472,7 +472,7 @@ class OnlineClassifier:
 
     def _one_by_one(self, ratios: FloatArray, evidence: FloatArray, names: Sequence[Any]) -> Decisions:
         decided = [self._decide_row(*row) for row in zip(ratios, evidence, names, strict=True)]
-        priors = np.array([one.prior for one in decided]).reshape(ratios.shape)
+        priors = np.array([one.effective_prior for one in decided]).reshape(ratios.shape)
         numbers = np.array([self._rule.labels.index(one.label) for one in decided], dtype=np.int64)
         thresholds = None if self._rule.bound is None else np.array([one.threshold for one in decided], dtype=float)
         reachable, trusted = (
@@ -496,7 +496,7 @@ class OnlineClassifier:
             positive=self._positive,
             log_ratios=ratios,
             evidence=evidence,
-            priors=priors,
+            effective_priors=priors,
             trusted=trusted,
             **ruling._asdict(),
         )

@@ -21,7 +21,7 @@ class Decision:
             "examples": [
                 {
                     "id": "order 7", "label": 1, "probability": 0.62, "posterior": {"0": 0.38, "1": 0.62},
-                    "log_ratio": 4.1, "log_ratios": {"0": 0.0, "1": 4.1}, "prior": {"0": 0.974, "1": 0.026},
+                    "log_ratio": 4.1, "log_ratios": {"0": 0.0, "1": 4.1}, "effective_prior": {"0": 0.974, "1": 0.026},
                     "threshold": 3.6, "trusted": True, "reachable": True,
                 }
             ]
@@ -37,8 +37,8 @@ class Decision:
     log_ratio: float | None
     """Of the positive class; null with more than two classes."""
     log_ratios: ByClass
-    prior: ByClass
-    """The class prior the row was decided with: the estimate before this row."""
+    effective_prior: ByClass
+    """The class prior the row was decided with: the estimate before this row, and what labels make of it."""
     threshold: float | None
     """On the log ratio of the positive class; null if infinite or if there is none."""
     trusted: bool

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from obil.serving.folds import FoldScorer
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, Scorer
 
@@ -20,7 +22,7 @@ def describe_model(model: "RatioModel") -> str:
         "evidence": "the scores that decide" if model.evidence is None else _described_evidence(model),
         "classes": f"{prior} (training prior)",
         "features": _listed(names) if names is not None else "any" if width is None else f"{width}, without names",
-        "calibration": f"{model.calibration}, on {len(model.holdout_.labels):,} held-out rows",
+        "calibration": f"{model.calibration}, on {len(model.holdout_.labels):,} held-out rows{_of_the_mean(model)}",
         "views": "; ".join(sorted({describe_scorer(view.scorer) for view in model.view_members})) or "none",
     }
     if model.view_members:
@@ -45,6 +47,15 @@ def describe_scorer(scorer: Scorer) -> str:
 def _described_evidence(model: "RatioModel") -> str:
     of_fold = "one fold per row, " if model.n_folds > 1 else ""
     return of_fold + ("" if model.evidence is None else model.evidence.choice)
+
+
+def _of_the_mean(model: "RatioModel") -> str:
+    """Return how the calibrator of a mean of folds allows for scores that single folds gave to the held-out rows."""
+    if model.evidence is None or not isinstance(model.scorer, FoldScorer):
+        return ""
+    if np.array_equal(model.calibrator.apply(model.evidence.scores), model.holdout_.log_ratios):
+        return ", as single folds score them"
+    return ", moved to where the mean scores them"
 
 
 def _listed(names: tuple[str, ...]) -> str:

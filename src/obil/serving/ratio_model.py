@@ -19,7 +19,7 @@ from obil.serving.records import JSON
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 
-LARGEST_TOLERANCE = 10.0
+LARGEST_TOLERANCE, LARGEST_BLOCK = 10.0, 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +30,7 @@ class Evidence:
     scores: FloatArray  # (n, K) raw and out-of-fold, of the model's held-out rows
     scorer: Scorer | None = None  # the models of the folds; None where they are what decides
     tolerance: float = 0.0  # how far histograms of the folds differ beyond chance, for the monitor
+    block: int = 1  # neighbouring rows that may depend on each other, likewise
     choice: str = "calibrated"  # which map was chosen, and by what figures
 
     @property
@@ -119,6 +120,8 @@ class RatioModel:
             raise InvalidInputError("what decides and the evidence must take the same features")
         if self.evidence is not None and not 0.0 <= self.evidence.tolerance <= LARGEST_TOLERANCE:
             raise InvalidInputError(f"the tolerance of a model must lie in [0, 10], got {self.evidence.tolerance!r}")
+        if self.evidence is not None and not 1 <= self.evidence.block <= LARGEST_BLOCK:
+            raise InvalidInputError(f"the block of a model must be 1 to 1,000 rows, got {self.evidence.block!r}")
         for name, part in parts.items():
             if part.n_classes != self.n_classes:
                 raise InvalidInputError(f"the {name} must be of {self.n_classes} classes, got {part.n_classes}")

@@ -21,7 +21,7 @@ STREAM = "stream"  # one state variable: one read and one write per key
 STATE = "model string, data binary, pending binary"
 TIME, ID, LABEL, PROPENSITY = "obil_time", "obil_id", "obil_label", "obil_propensity"
 RATIOS, EVIDENCE = "obil_ratios", "obil_evidence"
-DECIDED = ("log_ratio", "prior", "posterior", "threshold", "decision", "trusted")
+DECIDED = ("log_ratio", "effective_prior", "posterior", "threshold", "decision", "trusted")
 LABELS = "labels"  # the part of a state that grows with the decisions that wait for labels
 FINGERPRINT = 16  # characters of a model's fingerprint that a key keeps
 
@@ -150,7 +150,7 @@ def decided_columns(decisions: Decisions) -> dict[str, Any]:
     n_rows = len(decisions)
     return {
         "log_ratio": vector_values(decisions.log_ratios),
-        "prior": vector_values(decisions.priors),
+        "effective_prior": vector_values(decisions.effective_priors),
         "posterior": vector_values(decisions.posteriors),
         "threshold": decisions.thresholds if decisions.thresholds is not None else np.full(n_rows, np.nan),
         "decision": class_values(decisions.labels),

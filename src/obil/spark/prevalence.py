@@ -1,7 +1,6 @@
 """Estimate the prevalence of a table, or of each of its groups: partitions send evidence, which adds up."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from scipy.special import expit
 
 from obil.arrays import FloatArray, require_in
 from obil.bayes.posterior import posterior
@@ -31,7 +29,7 @@ from obil.spark.evidence import (
 )
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
-from obil.trackers.calibration_spread import evidence_variance, logits_of, widen
+from obil.trackers.calibration_spread import evidence_variance, widen
 from obil.trackers.evidence import PriorEstimate
 from obil.trackers.pass_search import PassSearch
 from obil.trackers.passes import PassEvidence
@@ -109,7 +107,7 @@ def _solved_groups(evidence: DataFrame, shipped: ShippedModel, keys: list[str], 
     broadcast = shipped.broadcast(evidence.sparkSession.sparkContext)
 
     def solved(key: tuple[Any, ...], parts: Any) -> Any:
-        found = _with_cached_calibration(broadcast.value, total_evidence(parts[EVIDENCE]).estimate(level=level))
+        found = _with_calibration(broadcast.value.load(), total_evidence(parts[EVIDENCE]).estimate(level=level))
         return pd.DataFrame([[*key, *_result_values(found)]], columns=[*keys, *RESULT])
 
     return evidence.groupBy(*keys).applyInPandas(solved, _result_schema(keys, shipped.load()))
@@ -138,7 +136,7 @@ def _estimate_many_classes(
     if not keys:
         return _with_calibration(model, searches[()].estimate(level=level))
     priors = [
-        [*group, *_result_values(_with_cached_calibration(shipped, search.estimate(level=level)))]
+        [*group, *_result_values(_with_calibration(model, search.estimate(level=level)))]
         for group, search in searches.items()
     ]
     return table.sparkSession.createDataFrame(priors, _result_schema(keys, model))
@@ -234,21 +232,5 @@ def _result_values(found: PriorEstimate) -> list[Any]:
 
 def _with_calibration(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
     """Return an estimate whose interval covers the uncertainty of the calibration map as well."""
-    return _widened(found, evidence_variance(model, found.prior))
-
-
-def _with_cached_calibration(shipped: ShippedModel, found: PriorEstimate) -> PriorEstimate:
-    """Do the same at the prior rounded to .1 in the logit, so that many groups need few computations."""
-    near = np.round(10.0 * logits_of(found.prior)) / 10.0
-    return _widened(found, _variance_at(shipped, tuple(near.tolist())))
-
-
-def _widened(found: PriorEstimate, variance: FloatArray) -> PriorEstimate:
-    wider = widen(found.prior, found.interval, variance, level=found.level)
+    wider = widen(found.prior, found.interval, evidence_variance(model, found.prior), level=found.level)
     return PriorEstimate(found.prior, wider, found.level, found.n_rows)
-
-
-@lru_cache(maxsize=4_096)
-def _variance_at(shipped: ShippedModel, logits: tuple[float, ...]) -> FloatArray:
-    prior, model = np.asarray(expit(logits)), shipped.load()
-    return evidence_variance(model, prior / prior.sum())

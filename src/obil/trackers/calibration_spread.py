@@ -1,7 +1,9 @@
 """Measure how the calibrator's uncertainty spreads to an estimated prior."""
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
-from scipy.special import logit, ndtri
+from scipy.special import expit, logit, ndtri
 
 from obil.arrays import FloatArray, IntArray
 from obil.serving.binned_calibrator import BinnedCalibrator
@@ -14,6 +16,10 @@ from obil.trackers.passes import PassEvidence
 MOST_ROWS = 200_000  # held-out rows of one class: at rare priors the tail of the common class decides
 SMALLEST, LARGEST = 1e-9, 1.0 - 1e-9
 LARGEST_MOVE = 3.0  # of the logit of a prior: a factor of 20
+STEPS_OF_LOGIT = 10.0
+MOST_KNOWN = 4_096  # priors of one model
+
+_VARIANCES: WeakKeyDictionary[RatioModel, dict[tuple[int, ...], FloatArray]] = WeakKeyDictionary()
 
 
 def map_variance(
@@ -41,9 +47,19 @@ def map_variance(
 
 
 def evidence_variance(model: RatioModel, prior: FloatArray) -> FloatArray:
-    """Return the variance that the uncertainty of a model's evidence gives to the logit of each class's prior, (K,)."""
-    score_map, scores = model.evidence_maps[0]
-    return map_variance(score_map, scores, model.holdout_.labels, model.holdout_.weights, prior)
+    """Return the variance that the uncertainty of a model's evidence gives to the logit of each class's prior, (K,).
+
+    It is found at the prior rounded to .1 in the logit, once: a stream asks for it again and again at about the same.
+    """
+    near = tuple(np.round(STEPS_OF_LOGIT * logits_of(prior)).astype(np.int64).tolist())
+    known = _VARIANCES.setdefault(model, {})
+    if near not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        at = np.asarray(expit(np.array(near) / STEPS_OF_LOGIT))
+        score_map, scores = model.evidence_maps[0]
+        known[near] = map_variance(score_map, scores, model.holdout_.labels, model.holdout_.weights, at / at.sum())
+    return known[near]
 
 
 def with_calibration_spread(

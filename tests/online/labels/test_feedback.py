@@ -67,7 +67,7 @@ def test_decide_scores_views_as_decide_many_does(model: RatioModel) -> None:
     ids = [f"order {i}" for i in range(600)]
     together = many.decide_many(stream.features, ids=ids)
     assert [d.id for d in decisions] == list(together.ids)
-    np.testing.assert_allclose([d.prior for d in decisions], together.priors, atol=1e-6)
+    np.testing.assert_allclose([d.effective_prior for d in decisions], together.effective_priors, atol=1e-6)
     assert one.feedback("order 7", "fine")
     assert not one.feedback(7, "fine")  # a name is a name
 
@@ -116,7 +116,7 @@ def test_a_missing_label_counts_as_negative_after_the_horizon_alike_in_any_cut(m
     for row in ratios[150:]:
         single.decide_log_ratios(row[None])
     assert state_of(many) == state_of(single)
-    assert decisions.priors.shape == (250, 2)
+    assert decisions.effective_priors.shape == (250, 2)
     counts = many.label_counts
     assert (counts.unlabeled, counts.labelled, counts.pending) == (299, 1, 100)
     tracker = many.tracker
@@ -291,7 +291,7 @@ def test_monitors_of_other_classes_are_refused_and_settings_survive_a_new_model(
     online = OnlineClassifier(model, monitor=LabelShiftMonitor.for_model(model, alpha=0.05, tolerance=0.1))
     online.model = model
     state = json.loads(state_of(online))
-    assert state["monitor"]["settings"] == {"alpha": 0.05, "delta": 0.005, "tolerance": 0.1}
+    assert state["monitor"]["settings"] == {"alpha": 0.05, "delta": 0.005, "tolerance": 0.1, "block": 1}
 
 
 def test_a_restarted_monitor_forgets_the_alarm_and_labels_count_by_their_row(model: RatioModel) -> None:

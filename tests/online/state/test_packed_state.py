@@ -47,7 +47,7 @@ def test_a_stream_goes_on_bit_for_bit(model):
     back = unpack_stream(model, pack_stream(online))
     assert back.state() == online.state()
     rows = np.random.default_rng(2).normal(size=(100, 3))
-    np.testing.assert_array_equal(back.decide_many(rows).priors, online.decide_many(rows).priors)
+    np.testing.assert_array_equal(back.decide_many(rows).effective_priors, online.decide_many(rows).effective_priors)
 
 
 def test_a_labelled_stream_takes_less_than_seven_kilobytes_beside_its_pending_labels(model):

@@ -58,7 +58,7 @@ def add_batch(record: StreamRecord, rows: list[tuple[Any, ...]]) -> None:
         positive=positive,
         log_ratios=np.array(ratios),
         evidence=np.array(ratios)[:, None],
-        priors=at,
+        effective_priors=at,
         posteriors=posteriors_at(np.array(ratios), at),
         thresholds=None if thresholds[0] is None else np.array(thresholds),
         reachable=np.ones(len(rows), dtype=bool),
@@ -132,7 +132,9 @@ def test_a_stream_of_rows_batches_and_labels_is_recorded_as_if_row_by_row(name: 
             decided = [one.decide(scores[row])] if alone else one.decide_many(scores[row : row + n])
         evidence = None if unread.monitor is None else unread.monitor.log_evidence
         for decision in decided:
-            oracle.add_one(decision.log_ratios, decision.prior, decision.threshold, decision.label == name, evidence)
+            oracle.add_one(
+                decision.log_ratios, decision.effective_prior, decision.threshold, decision.label == name, evidence
+            )
         row += len(decided)
         if rng.random() < 0.3:
             late = int(rng.integers(row))
@@ -159,7 +161,7 @@ def test_three_classes_that_a_matrix_decides_are_recorded_as_if_row_by_row() -> 
     for score in triangle_scores(2 * BLOCK + 7, [0.5, 0.3, 0.2], seed=1):
         decision = online.decide(score)
         assert online.monitor is not None
-        oracle.add_one(decision.log_ratios, decision.prior, None, False, online.monitor.log_evidence)
+        oracle.add_one(decision.log_ratios, decision.effective_prior, None, False, online.monitor.log_evidence)
     assert json.dumps(online.state()["history"]) == json.dumps(oracle.history.state())
     assert online.state()["tally"] == oracle.tally.state()
 
@@ -170,7 +172,7 @@ def test_a_decision_that_its_holder_changes_changes_no_record(tracker: Any) -> N
     for score in pair_scores(BLOCK - 1, 0.2, seed=3):
         kept.decide(score)
         decision = spoiled.decide(score)
-        decision.prior[:] = np.nan
+        decision.effective_prior[:] = np.nan
         decision.log_ratios[:] = np.nan
     assert json.dumps(spoiled.state()) == json.dumps(kept.state())
 

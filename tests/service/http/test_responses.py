@@ -26,7 +26,7 @@ def decided(n: int, classes: list[object], seed: int = 0, **columns: Any) -> Dec
         "numbers": np.arange(n) % n_classes,
         "positive": 1 if n_classes == 2 else None,
         "log_ratios": ratios,
-        "priors": priors,
+        "effective_priors": priors,
         "posteriors": posteriors_at(ratios, priors),
         "thresholds": random.normal(size=n),
         "reachable": np.arange(n) % 3 > 0,
@@ -53,7 +53,10 @@ def test_writes_the_columns_of_the_decisions() -> None:
         assert one["probability"] == columns.posteriors[i, 1]
         assert one["posterior"] == {"fine": columns.posteriors[i, 0], "fraud": columns.posteriors[i, 1]}
         assert one["log_ratio"] == columns.log_ratios[i, 1]
-        assert one["prior"] == {"fine": columns.priors[i, 0], "fraud": columns.priors[i, 1]}
+        assert one["effective_prior"] == {
+            "fine": columns.effective_priors[i, 0],
+            "fraud": columns.effective_priors[i, 1],
+        }
         assert one["threshold"] == columns.thresholds[i]
         assert (one["trusted"], one["reachable"]) == (bool(columns.trusted[i]), bool(columns.reachable[i]))
 

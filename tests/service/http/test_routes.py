@@ -42,7 +42,7 @@ def test_decides_many_rows_as_one_after_the_other(make_served: Any) -> None:
     for row in rows[:40]:
         last = alone.client.post(DECISIONS, json={"row": row})
 
-    assert answer.json()["decisions"][39]["prior"] == last.json()["decisions"][0]["prior"]
+    assert answer.json()["decisions"][39]["effective_prior"] == last.json()["decisions"][0]["effective_prior"]
 
 
 def test_labels_are_known_by_the_ids_of_their_decisions(served: Served) -> None:

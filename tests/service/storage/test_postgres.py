@@ -147,7 +147,7 @@ def test_an_idempotency_key_counts_once_whichever_process_it_reaches(start: Star
 
     at_once(lambda: send(hubs[0]), lambda: send(hubs[1]))
     assert sorted(answer.repeated for answer in answers) == [False, True]
-    np.testing.assert_array_equal(answers[0].decisions.priors, answers[1].decisions.priors)
+    np.testing.assert_array_equal(answers[0].decisions.effective_priors, answers[1].decisions.effective_priors)
     assert asyncio.run(hubs[0].detail("shop")).rows == 5
 
 

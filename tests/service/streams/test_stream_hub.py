@@ -30,7 +30,7 @@ from tests.service.models import gaussian_rows, saved_model
 from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
 
 ANYONE = Sender()
-COLUMNS = ("numbers", "priors", "posteriors", "thresholds", "log_ratios", "evidence", "trusted", "reachable")
+COLUMNS = ("numbers", "effective_priors", "posteriors", "thresholds", "log_ratios", "evidence", "trusted", "reachable")
 
 
 Start = Callable[..., StreamHub]
@@ -111,7 +111,7 @@ def test_decides_as_an_online_classifier_does(folder: Path, start: Start) -> Non
     for part in np.array_split(np.arange(300), 7):
         answer = decide(hub, rows[part])
         expected = online.decide_scores(hub.model.score(rows[part]))
-        np.testing.assert_array_equal(answer.decisions.priors, expected.priors)
+        np.testing.assert_array_equal(answer.decisions.effective_priors, expected.effective_priors)
         np.testing.assert_array_equal(answer.decisions.numbers, expected.numbers)
         assert list(answer.decisions.ids) == list(expected.ids)
     late = label(hub, [Label(i, int(labels[i]), 0.5) for i in range(0, 300, 3)] + [Label(999, 1)])
@@ -145,7 +145,9 @@ def test_comes_back_exactly_after_a_stop_and_after_being_idle(start: Start) -> N
     again = start()
     assert state_of(again) == before
     twin = obil.OnlineClassifier.from_state(again.model, before)
-    np.testing.assert_array_equal(decide(again, rows[200:210]).decisions.priors, twin.decide_many(rows[200:210]).priors)
+    np.testing.assert_array_equal(
+        decide(again, rows[200:210]).decisions.effective_priors, twin.decide_many(rows[200:210]).effective_priors
+    )
 
 
 def test_a_stream_in_memory_is_not_read_again_and_follows_what_another_process_does(start: Start) -> None:
@@ -192,8 +194,10 @@ def test_rows_one_by_one_many_at_once_by_the_service_and_from_the_log_are_decide
         alone = [single.decide(row) for row in rows[part]]
         for name in COLUMNS:
             np.testing.assert_array_equal(getattr(answered, name), getattr(expected, name))
-        for name in ("prior", "posterior", "threshold", "log_ratios", "evidence", "trusted", "reachable"):
-            column = {"prior": "priors", "posterior": "posteriors", "threshold": "thresholds"}.get(name, name)
+        for name in ("effective_prior", "posterior", "threshold", "log_ratios", "evidence", "trusted", "reachable"):
+            column = {"effective_prior": "effective_priors", "posterior": "posteriors", "threshold": "thresholds"}.get(
+                name, name
+            )
             np.testing.assert_array_equal([getattr(one, name) for one in alone], getattr(expected, column))
         assert [one.label for one in alone] == answered.labels.tolist() == expected.labels.tolist()
         np.testing.assert_array_equal(expected.log_ratios, scores.log_ratios[part])
@@ -364,7 +368,7 @@ def test_a_new_model_takes_over_and_the_prior_survives(folder: Path, start: Star
     assert card.version != first.model
     after = decide(hub, rows[:10])
     assert after.model == card.version
-    np.testing.assert_allclose(after.decisions.priors[0, 1], prior["1"], atol=0.02)
+    np.testing.assert_allclose(after.decisions.effective_priors[0, 1], prior["1"], atol=0.02)
     state = state_of(hub)
     hub.close()
     again = start(folder=served)
@@ -520,7 +524,7 @@ def test_rows_that_wait_together_are_decided_together_and_just_the_same(start: S
     for answer in decided:
         part = rows[answer.first_row : answer.first_row + len(answer.decisions)]
         one = online.decide_scores(hub.model.score(part), ids=answer.decisions.ids)
-        np.testing.assert_allclose(answer.decisions.priors, one.priors, rtol=1e-9)
+        np.testing.assert_allclose(answer.decisions.effective_priors, one.effective_priors, rtol=1e-9)
     row = hub._store.stream("shop")
     assert row is not None
     assert row.seq < 60

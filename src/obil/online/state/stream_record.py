@@ -69,7 +69,7 @@ class StreamRecord:
         self._pass_on()
         posteriors, alerts, k = decisions.posteriors, decisions.alerts, self._positive
         if k is not None:
-            self._tally.add(posteriors[:, k], alerts, priors=decisions.priors[:, k])
+            self._tally.add(posteriors[:, k], alerts, priors=decisions.effective_priors[:, k])
         self._history.add(posteriors, decisions.thresholds, alerts, log_evidence=log_evidence)
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:

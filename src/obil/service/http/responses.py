@@ -94,12 +94,12 @@ class DecisionWriter:
     def json(self, decided: Decided) -> bytes:
         """Return the decisions, with the stream and the version of the model."""
         one = decided.decisions
-        by_class = map(self._by_class, (one.posteriors, one.log_ratios, one.priors))
+        by_class = map(self._by_class, (one.posteriors, one.log_ratios, one.effective_priors))
         first, last = _columns(one)
         rows = [
             {
                 "id": id, "label": label, "probability": probability, "posterior": posterior, "log_ratio": log_ratio,
-                "log_ratios": log_ratios, "prior": prior, "threshold": threshold, "trusted": trusted,
+                "log_ratios": log_ratios, "effective_prior": prior, "threshold": threshold, "trusted": trusted,
                 "reachable": reachable,
             }
             for id, label, probability, log_ratio, posterior, log_ratios, prior, threshold, trusted, reachable in zip(  # noqa: A001
@@ -115,7 +115,9 @@ class DecisionWriter:
         (ids, labels, probability, log_ratio), last = _columns(one)
         table = {"id": ids, "label": labels, "probability": probability}
         table |= self._columns_of("posterior", one.posteriors) | {"log_ratio": log_ratio}
-        table |= self._columns_of("log_ratio", one.log_ratios) | self._columns_of("prior", one.priors)
+        table |= self._columns_of("log_ratio", one.log_ratios) | self._columns_of(
+            "effective_prior", one.effective_priors
+        )
         table |= dict(zip(("threshold", "trusted", "reachable"), last, strict=True))
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")

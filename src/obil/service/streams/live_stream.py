@@ -62,7 +62,7 @@ class LiveStream:
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
         response = None
         if sender.idempotency_key is not None:
-            response = stored.StoredResponse(self.version, decisions.priors, decisions.thresholds)
+            response = stored.StoredResponse(self.version, decisions.effective_priors, decisions.thresholds)
         same = np.array_equal(decisions.evidence, decisions.log_ratios[:, None])
         evidence = None if same else decisions.evidence
         decided = stored.DecidedRows(ids, decisions.log_ratios, evidence, decisions.numbers, flags, response)
@@ -176,7 +176,7 @@ class LiveStream:
             numbers=rows.numbers,
             positive=self._positive,
             log_ratios=rows.log_ratios,
-            priors=priors,
+            effective_priors=priors,
             posteriors=posteriors_at(rows.log_ratios, priors),
             thresholds=thresholds,
             reachable=(rows.flags & REACHABLE) > 0,
