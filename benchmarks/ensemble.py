@@ -20,7 +20,7 @@ from obil.networks.losses import cross_entropy
 from obil.networks.members import fit_network
 from obil.online.online_classifier import OnlineClassifier
 from obil.resampling.associated import associated_problem
-from obil.serving.dense_network import DenseNetwork
+from obil.serving.networks.dense_network import DenseNetwork
 from obil.trackers import BayesBank
 
 

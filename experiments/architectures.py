@@ -31,7 +31,7 @@ from obil.calibration.linear import fit_linear
 from obil.datasets.splits import stratified_split
 from obil.errors import InvalidInputError
 from obil.networks.settings import ModuleKind, Training
-from obil.serving.heads import scores_of_outputs
+from obil.serving.networks.heads import scores_of_outputs
 from obil.serving.ratio_model import RatioModel, Scores
 from obil.trackers import BayesBank
 

@@ -1,7 +1,8 @@
 """Wrap plain, weighted and resampled models and ask held-out rows of mammography whether the ratios agree.
 
 Whatever class prior a model was trained at, `RatioClassifier` has to divide it out: recalibrating the held-out
-rows should change nothing (offset 0, slope 1), and the bank should find the priors of shifted streams.
+rows should change nothing (offset 0, slope 1), and the bank should find the priors of shifted streams. Splits are
+random: new rows repeat training rows as often as training rows repeat each other.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from obil.trackers.pass_search import estimate_from_rows
 
 NAME = "mammography"
 CALIBRATIONS = ("affine", "spline")
+TOLERANCE = 0.05  # of a mean prior, beside two standard errors
 MODELS: dict[str, Callable[[int], Any]] = {
     "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression()),
     "logistic, balanced": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced")),
@@ -77,7 +79,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit one model on one split; recalibrate its held-out rows and track the prior of shifted streams."""
     data, seed = _data(), cell["split"]
     rows, labels = data.features.to_numpy(), data.labels.astype(np.int64)
-    split = stratified_split(labels, test_size=settings["test_share"], random_state=seed, rows=rows)
+    split = stratified_split(labels, test_size=settings["test_share"], random_state=seed)
     model = RatioClassifier(MODELS[cell["model"]](seed), random_state=seed).fit(rows[split.train], labels[split.train])
     held_out = labels[split.test]
     result: dict[str, Any] = {}
@@ -129,7 +131,14 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
         for measure in own[0]:
             values = [result[measure] for result in own]
             found[f"{measure}.{model}"] = float(np.mean(values))
-            found[f"sd.{measure}.{model}"] = float(np.std(values))
+            found[f"sd.{measure}.{model}"] = float(np.std(values, ddof=1))
+    for measure in (f"affine.tracked.{factor}" for factor in settings["factors"]):
+        means = {model: found[f"{measure}.{model}"] for model in MODELS}
+        allowed = {
+            model: TOLERANCE + 2.0 * found[f"sd.{measure}.{model}"] / settings["splits"] ** 0.5 for model in MODELS
+        }
+        found[f"off.{measure}"] = float(sum(abs(means[model] - 1.0) > allowed[model] for model in MODELS))
+        found[f"spread.{measure}"] = max(means.values()) - min(means.values())
     return found
 
 
@@ -138,8 +147,15 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     head = (
         f"**Mammography, held-out rows**, means over {settings['splits']} splits (in brackets: standard deviation from "
         "split to split). Offset and slope: what recalibrating the held-out rows would still change. Prior: what the "
-        f"bank says over the second half of {settings['n_rows']:,} rows drawn at another imbalance, over the truth.\n"
+        f"bank says over the second half of {settings['n_rows']:,} rows drawn at another imbalance, over the truth."
     )
+    for factor in settings["factors"]:
+        measure = f"affine.tracked.{factor}"
+        head += (
+            f" At {factor:g} Qp, {figures[f'off.{measure}']:.0f} of the {len(MODELS)} means are off by more than "
+            f"{TOLERANCE:.0%} and two standard errors, and the models are {figures[f'spread.{measure}']:.3f} apart."
+        )
+    head += "\n"
     measures = {"offset": "offset", "slope": "slope"} | {
         f"tracked.{factor}": f"prior / truth at {factor:g} Qp" for factor in settings["factors"]
     }

@@ -7,7 +7,7 @@ which order.
 from types import ModuleType
 from typing import Any
 
-from experiments.evidence import alarms, budgets, coverage, log_loss, priors
+from experiments.evidence import alarms, budgets, coverage, log_loss
 from experiments.protocol import named_set
 from experiments.runner import Cell, Settings
 
@@ -16,7 +16,6 @@ PARTS: dict[str, ModuleType] = {
     "coverage": coverage,
     "budgets": budgets,
     "alarms": alarms,
-    "priors": priors,
 }
 
 

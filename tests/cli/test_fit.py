@@ -198,8 +198,9 @@ def test_an_interrupted_fit_of_many_members_writes_nothing_and_says_so_in_a_line
     start = "from obil.cli.main import app; app()"
     command = [sys.executable, "-c", start, "fit", str(table), "--target", "y", "--model", "obil"]
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "model")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [*command, "--out", str(tmp_path / "model")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # a background job ignores it
+    )  # fmt: skip
     try:
         deadline = time.monotonic() + 120
         while "libtorch_cpu" not in Path(f"/proc/{process.pid}/maps").read_text():

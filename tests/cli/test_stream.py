@@ -276,7 +276,7 @@ def test_three_classes_have_a_column_each(tmp_path: Path, run: Callable[..., Res
     rows.to_csv(tmp_path / "in.csv", index=False)
     assert run(tmp_path / "in.csv", "--prior", "0=.2,1=.3,2=.5", folder=tmp_path / "three").exit_code == 0
     found = pd.read_csv(tmp_path / "out.csv")
-    assert found[["prior_0", "prior_1", "prior_2"]].iloc[0].tolist() == pytest.approx([0.2, 0.3, 0.5])
+    assert found[[f"effective_prior_{k}" for k in range(3)]].iloc[0].tolist() == pytest.approx([0.2, 0.3, 0.5])
     np.testing.assert_allclose(found[["posterior_0", "posterior_1", "posterior_2"]].sum(axis=1), 1.0)
     assert found["threshold"].isna().all()
     whole = (tmp_path / "out.csv").read_bytes()

@@ -20,7 +20,7 @@ from obil import OBILClassifier, OnlineClassifier, load, save
 from obil.bayes.posterior import posterior
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import DenseScorer
+from obil.serving.networks.dense_network import DenseScorer
 from obil.serving.trees import TreeScorer
 
 PAIR = GaussianClasses.spread(2.0, n_features=2)
@@ -470,7 +470,7 @@ class TestNetworks:
         import torch
 
         from obil.networks.settings import ModuleKind, Training
-        from obil.serving.onnx_scorer import OnnxScorer
+        from obil.serving.networks.onnx_scorer import OnnxScorer
 
         stream, fresh = draw(3_000), draw(2_000, 0.5, seed=1)
         X = stream.features.astype(np.float32).reshape(-1, 1, 2)  # not a table

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 pytest.importorskip("joblib", reason="the extra 'experiments' is not installed")
 pytest.importorskip("imblearn", reason="the extra 'experiments' is not installed")
 from experiments import evidence
-from experiments.evidence import alarms, budgets, coverage, log_loss, priors
+from experiments.evidence import alarms, budgets, coverage, log_loss
 
 FOLDER = Path(evidence.__file__).parent.parent
 TINY: dict[str, Any] = {
@@ -93,15 +93,6 @@ def test_a_stream_at_a_prior_holds_each_row_once() -> None:
     arriving = alarms.at_prior(labels, 0.05, 400, seed=0)
     assert len(set(arriving.tolist())) == 400
     assert labels[arriving].mean() == pytest.approx(0.05, abs=0.04)  # 3.7 standard deviations
-
-
-def test_a_model_is_off_beyond_two_standard_errors_and_five_percent() -> None:
-    settings = {"models": ["near", "far"], "factors": [0.25]}
-    results = [({"model": "near"}, {"0.25": value}) for value in (1.0, 1.04)]
-    results += [({"model": "far"}, {"0.25": value}) for value in (1.2, 1.2)]
-    figures = priors.figures(results, settings)
-    assert figures["off.0.25"] == 1
-    assert figures["spread.0.25"] == pytest.approx(0.18)
 
 
 def test_realised_precision_counts_the_alerts_of_reachable_splits() -> None:

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from obil.networks.mlp import fit_gating_network
 from obil.networks.training import reproducible
-from obil.serving.dense_network import DenseNetwork, softmax_weights
+from obil.serving.networks.dense_network import DenseNetwork, softmax_weights
 from tests.serving.stored import arrays_of
 
 

@@ -13,7 +13,7 @@ from obil.networks import mc_dropout
 from obil.networks.mc_dropout import dropout_variance, has_dropout
 from obil.networks.mlp import MLP
 from obil.networks.training import reproducible
-from obil.serving.heads import scores_of_outputs
+from obil.serving.networks.heads import scores_of_outputs
 
 
 def tanh_scores(outputs: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ from obil.networks import training
 from obil.networks.losses import named_loss
 from obil.networks.mlp import MLP
 from obil.networks.training import TrainingRows, loss_of, reproducible, train
-from obil.serving.heads import scores_of_outputs
+from obil.serving.networks.heads import scores_of_outputs
 
 PAIR = GaussianClasses.pair(2.0)
 LINE = GaussianClasses(np.array([[0.0], [2.0], [-2.0]]), np.eye(1))

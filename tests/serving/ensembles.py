@@ -9,9 +9,9 @@ import numpy as np
 from obil.arrays import FloatArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.serving.calibrators import LinearCalibrator
-from obil.serving.dense_network import DenseNetwork, DenseScorer
 from obil.serving.features import FeatureMap
 from obil.serving.holdout import Holdout
+from obil.serving.networks.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import PROBABILITY
 from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from obil.errors import InvalidInputError
 from obil.serving.features import FeatureMap
-from obil.serving.network_kernels import LARGEST_INPUT
+from obil.serving.networks.network_kernels import LARGEST_INPUT
 from tests.serving.ensembles import N_INPUTS, WIDTH, feature_map, rows
 from tests.serving.stored import arrays_of, described, rebuilt
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError
-from obil.serving.layers import LayerScorer
+from obil.serving.networks.layers import LayerScorer
 from obil.serving.preprocessing import COLUMN, PreprocessedScorer, Preprocessing
 from obil.serving.scorers import ColumnScorer
 from tests.serving.stored import arrays_of, described, rebuilt

@@ -67,7 +67,7 @@ def mixed(n_classes: int = 2) -> EnsembleScorer:
 
 def graph() -> Scorer:
     """An ONNX graph on rows of six numbers, beside nothing else that takes them."""
-    from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer
+    from obil.serving.networks.onnx_scorer import OnnxNetwork, OnnxScorer
     from tests.serving.onnx_models import linear
 
     weight = np.linspace(-1.0, 1.0, 6, dtype=np.float32)[:, None]

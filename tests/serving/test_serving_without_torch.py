@@ -71,8 +71,8 @@ def test_golden_networks_and_trees_are_served_without_what_made_them(name: str, 
 
 def test_a_torch_module_is_served_without_torch_or_onnx(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the torch extra")
-    from obil.serving.onnx_scorer import OnnxScorer
-    from tests.serving.networks import exported
+    from obil.serving.networks.onnx_scorer import OnnxScorer
+    from tests.serving.torch_networks import exported
 
     _, network, rows = exported("mlp")
     model = as_model(OnnxScorer(network, "tanh", np.array([0.8, 0.2])))

@@ -112,7 +112,7 @@ def test_a_state_of_another_checkpoint_is_refused_and_left_alone(spark: Any, tmp
 def test_after_many_micro_batches_the_prior_is_that_of_the_same_evidence_in_one_process(
     spark: Any, tmp_path: Path
 ) -> None:
-    n_batches = repeats(30, 200)
+    n_batches = repeats(12, 200)
     _, alone = run_batches(spark, tmp_path, n_batches, 500)
     saved = read_after(tmp_path / "state")
     assert saved is not None

@@ -115,11 +115,11 @@ def test_a_table_with_odd_columns_beside_the_features_is_scored(spark: Any) -> N
 
 
 def test_names_that_differ_in_capitals_only_are_taken_already(spark: Any) -> None:
-    df = spark.createDataFrame([("a", 1, 0.5)], "Prior string, Posterior long, score double")
+    df = spark.createDataFrame([("a", 1, 0.5)], "Effective_prior string, Posterior long, score double")
     with pytest.raises(InvalidInputError, match="has a column 'Posterior' already"):
         score(df, pair_model(), features=["score"])
-    with pytest.raises(InvalidInputError, match="has a column 'Prior' already"):
-        stream(df, pair_model(), key="Prior", time="score", features=["score"])
+    with pytest.raises(InvalidInputError, match="has a column 'Effective_prior' already"):
+        stream(df, pair_model(), key="Effective_prior", time="score", features=["score"])
 
 
 @pytest.mark.parametrize("missing", ["at", "id"])

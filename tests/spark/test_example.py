@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import SRC
+from tests.thorough import THOROUGH
 
 EXAMPLE = SRC.parent / "examples" / "spark_stream.py"
 
@@ -25,25 +26,19 @@ def _priors(printed: str) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_example_prints_priors_that_followed_the_change(tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLE), "--folder", str(tmp_path)]
-    ran = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("by", ["spark-submit", *(["python"] if THOROUGH else [])])
+def test_the_example_prints_priors_that_followed_the_change(tmp_path: Path, by: str) -> None:
+    command, environment = [sys.executable], _environment()
+    if by == "spark-submit":
+        find = [sys.executable, "-m", "pyspark.find_spark_home"]
+        home = subprocess.run(find, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+        command = [f"{home}/bin/spark-submit", "--master", "local[2]"]
+        environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": home}
+    command += [str(EXAMPLE), "--folder", str(tmp_path)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2_000:]
     priors = _priors(ran.stdout)
     assert set(priors) == {"north", "south", "west"}, ran.stdout
     assert abs(priors["north"][1] - 0.05) < 0.04  # nothing changed there
     assert priors["south"][0] < 0.12 < 0.2 < priors["south"][1]
     assert priors["west"][0] > 0.12 > 0.08 > priors["west"][1]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_example_runs_by_spark_submit(tmp_path: Path) -> None:
-    submit = [sys.executable, "-m", "pyspark.find_spark_home"]
-    home = subprocess.run(submit, env=_environment(), capture_output=True, text=True, check=True).stdout.strip()
-    command = [f"{home}/bin/spark-submit", "--master", "local[2]", str(EXAMPLE)]
-    command += ["--folder", str(tmp_path), "--rows", "200", "--files", "2"]
-    environment = _environment() | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": home}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr[-2_000:]
-    assert set(_priors(ran.stdout)) == {"north", "south", "west"}, ran.stdout

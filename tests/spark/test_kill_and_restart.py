@@ -16,10 +16,10 @@ import obil
 from tests.online.cases import pair_model
 from tests.spark.conftest import SRC
 from tests.spark.test_keyed_stream import alone, assert_same, lines_of, run_query, write_batches
-from tests.thorough import repeats
+from tests.thorough import THOROUGH, repeats
 
-KILLS = repeats(2, 5)
-BATCHES = repeats(8, 18)
+KILLS = repeats(1, 5)
+BATCHES = repeats(6, 18)
 PATIENCE = 300.0  # seconds for one run to come where it is to be killed
 
 
@@ -42,7 +42,7 @@ def _start(source: Path, place: Path, model: Path) -> "subprocess.Popen[bytes]":
 def _kill_java(process: "subprocess.Popen[bytes]", place: Path) -> None:
     os.kill(int((place / "java.pid").read_text()), signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=20)
+        process.wait(timeout=3)
     process.kill()  # its Java is gone; what is left of it waits for an answer
     process.wait()
 
@@ -75,5 +75,6 @@ def test_kills_lose_no_row_and_double_none(spark: Any, tmp_path: Path) -> None:
     assert decided["id"].is_unique
     expected = alone(lines, model, prior=0.1)
     assert_same(decided, expected)
-    undisturbed = run_query(spark, tmp_path / "in", tmp_path / "whole", model, label="truth", prior=0.1)
-    assert_same(undisturbed, expected)
+    if THOROUGH:  # other tests hold an undisturbed query to the same
+        undisturbed = run_query(spark, tmp_path / "in", tmp_path / "whole", model, label="truth", prior=0.1)
+        assert_same(undisturbed, expected)

@@ -17,6 +17,7 @@ from obil.trackers.evidence import BinaryEvidence
 from obil.trackers.pass_search import estimate_from_rows
 from tests.online.cases import SEPARATION, TRIANGLE, pair_model, pair_scores, triangle_model, triangle_scores
 from tests.spark.cases import five_folds
+from tests.thorough import repeats
 
 
 def test_finds_the_prior_of_a_table_as_one_machine_does(spark: Any) -> None:
@@ -145,15 +146,14 @@ def test_a_partition_sends_at_most_8_kb_of_a_group_through_the_shuffle(spark: An
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-def test_ten_million_rows_in_64_partitions_give_the_estimate_of_one_machine(spark: Any) -> None:
-    """Must show 3."""
-    model = pair_model()
-    drawn = spark.range(0, 10_000_000, 1, 64).selectExpr("rand(1) < 0.03 as positive", "randn(2) as noise")
+def test_millions_of_rows_in_64_partitions_give_the_estimate_of_one_machine(spark: Any) -> None:
+    model, n_rows = pair_model(), repeats(2_000_000, 10_000_000)
+    drawn = spark.range(0, n_rows, 1, 64).selectExpr("rand(1) < 0.03 as positive", "randn(2) as noise")
     df = drawn.selectExpr("2.0 * (2.0 * (noise + if(positive, 2.0, 0.0)) - 2.0) + 1.0 as score")
-    spark.sparkContext.setJobGroup("ten million", "evidence")
+    spark.sparkContext.setJobGroup("millions", "evidence")
     found = estimate_prior(df, model, features=["score"])
     spark.sparkContext.setJobGroup("", "")
-    tasks, shuffled, results = moved_bytes(spark, "ten million")
+    tasks, shuffled, results = moved_bytes(spark, "millions")
     scores = np.concatenate([part.to_numpy() for part in df.toArrow().column("score").chunks])
     ratios = model.evidence_rows(scores)
     alone = BinaryEvidence.of(ratios).estimate()
@@ -164,7 +164,7 @@ def test_ten_million_rows_in_64_partitions_give_the_estimate_of_one_machine(spar
         f"{abs(found.prior[1] - most_likely) / error:.2e} standard errors; {shuffled} bytes shuffled, "
         f"{results} bytes of results to the driver (64 x 8 kB is {64 * 8_192})"
     )
-    assert found.n_rows == 10_000_000
+    assert found.n_rows == n_rows
     assert tasks == 64
     assert abs(found.prior[1] - alone.prior[1]) < 1e-9
     assert abs(found.prior[1] - most_likely) < 0.1 * error

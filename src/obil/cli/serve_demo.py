@@ -60,7 +60,7 @@ def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     with screen.status("Loading the data...") as status:
         data, (train, test) = demo_data(SEED)
         if not (home / "manifest.json").exists():
-            status.update("Fitting the members and calibrating...")
+            status.update("Fitting and calibrating...")
             save(demo_model(data, train, SEED), home)
         start = float(load(home).prior_[1])
         status.update("Drawing the streams...")

@@ -19,8 +19,8 @@ from obil.estimators.labelled_rows import LabelledRows
 from obil.estimators.recipes import EstimatorKind, Kind
 from obil.networks.settings import NetworkKind
 from obil.resampling.associated import AssociatedProblem, associated_problem, class_ratio
-from obil.serving.dense_network import DenseScorer
 from obil.serving.features import FeatureMap
+from obil.serving.networks.dense_network import DenseScorer
 from obil.serving.scorers import EstimatorScorer, Scorer, floor_of
 
 MISSING_TORCH = (

@@ -9,8 +9,8 @@ from obil.calibration.fuse import choose_temperature, dropout_weights, mean_log_
 from obil.calibration.linear import fit_linear
 from obil.estimators.ensemble_fit import Member, MemberScores, Options, torch_part, variance_of
 from obil.estimators.labelled_rows import LabelledRows
-from obil.serving.dense_network import DenseScorer
 from obil.serving.ensemble import EnsembleScorer, GatingNetwork
+from obil.serving.networks.dense_network import DenseScorer
 
 
 class Fused(NamedTuple):

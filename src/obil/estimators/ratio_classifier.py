@@ -22,7 +22,7 @@ from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
 from obil.estimators.labelled_rows import is_fraction, set_aside
 from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights
 from obil.serving.folds import folds_of
-from obil.serving.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
+from obil.serving.networks.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
 from obil.serving.ratio_model import View, as_dataframe
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, as_score_columns, floor_of
 

@@ -128,6 +128,11 @@ class LabelShiftMonitor:
         return int(self._reference.start_prior.size)
 
     @property
+    def settings(self) -> dict[str, float]:
+        """The parameters: alpha, delta, tolerance and block."""
+        return dict(self._reference.settings)
+
+    @property
     def n_rows(self) -> int:
         """Rows seen since the monitor was made."""
         return int(self._memory.seen[0])

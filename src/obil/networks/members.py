@@ -17,10 +17,10 @@ from obil.networks.onnx_export import export_onnx
 from obil.networks.settings import ModuleKind, NetworkKind
 from obil.networks.training import Loss, TrainingRows, reproducible, train
 from obil.resampling.associated import AssociatedProblem
-from obil.serving.dense_network import DenseScorer
 from obil.serving.features import FeatureMap
-from obil.serving.heads import scores_of_outputs
-from obil.serving.onnx_scorer import OnnxScorer
+from obil.serving.networks.dense_network import DenseScorer
+from obil.serving.networks.heads import scores_of_outputs
+from obil.serving.networks.onnx_scorer import OnnxScorer
 from obil.serving.scorers import as_matrix
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
 from obil.arrays import FloatArray
-from obil.serving.dense_network import DenseNetwork
-from obil.serving.network_kernels import Float32Array
+from obil.serving.networks.dense_network import DenseNetwork
+from obil.serving.networks.network_kernels import Float32Array
 
 GATING_HIDDEN, GATING_EPOCHS, GATING_BATCH = 32, 60, 512
 

@@ -11,7 +11,7 @@ from torch.export import Dim
 
 from obil.errors import InvalidInputError, ModelFileError
 from obil.networks.mc_dropout import in_eval_mode
-from obil.serving.onnx_scorer import OnnxNetwork
+from obil.serving.networks.onnx_scorer import OnnxNetwork
 
 AGREEMENT = 1e-5  # of ONNX and torch outputs on the example, relative to max(1, |output|)
 

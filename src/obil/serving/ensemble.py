@@ -7,9 +7,9 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import DenseNetwork, DenseScorer, outputs_of_rows, softmax_weights
 from obil.serving.features import FeatureMap
-from obil.serving.network_stack import NetworkStack
+from obil.serving.networks.dense_network import DenseNetwork, DenseScorer, outputs_of_rows, softmax_weights
+from obil.serving.networks.network_stack import NetworkStack
 from obil.serving.scorers import Scorer, as_matrix
 
 MOST_MEMBERS = 10_000

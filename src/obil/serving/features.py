@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.serving.network_kernels import CURVE, LEVEL, MISSING, Float32Array, encode_rows
+from obil.serving.networks.network_kernels import CURVE, LEVEL, MISSING, Float32Array, encode_rows
 
 Curve = tuple[FloatArray, FloatArray]  # knots, increasing, and the value at each
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from obil.arrays import FloatArray
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
-from obil.serving.layers import LayerScorer
+from obil.serving.networks.layers import LayerScorer
 from obil.serving.scorers import as_matrix
 from obil.serving.trees import TreeScorer
 

@@ -24,11 +24,11 @@ JsonFloats: TypeAlias = Annotated[FloatArray, JSON]
 # the kinds of scorers and calibrators: the name in a file, and the class
 _KINDS = {
     "trees": "trees.TreeScorer",
-    "layers": "layers.LayerScorer",
+    "layers": "networks.layers.LayerScorer",
     "preprocessed": "preprocessing.PreprocessedScorer",
-    "network": "dense_network.DenseScorer",
+    "network": "networks.dense_network.DenseScorer",
     "ensemble": "ensemble.EnsembleScorer",
-    "onnx": "onnx_scorer.OnnxScorer",
+    "onnx": "networks.onnx_scorer.OnnxScorer",
     "estimator": "scorers.EstimatorScorer",
     "column": "scorers.ColumnScorer",
     "folds": "folds.FoldScorer",
@@ -109,7 +109,7 @@ def read_record(cls: Any, saved: Mapping[str, Any], source: Stored, name: str = 
 
             values[own] = read_estimator(source.path(_own(told, f"{name}.{SKOPS}")), trusted=source.trusted)
         elif mark == ONNX:
-            from obil.serving.onnx_file import read_onnx  # noqa: PLC0415  # only for a graph
+            from obil.serving.networks.onnx_file import read_onnx  # noqa: PLC0415  # only for a graph
 
             values[own] = read_onnx(source.path(_own(told, f"{name}.{ONNX}")))
         else:
@@ -182,7 +182,7 @@ def _read(hint: Any, saved: Any, source: Stored, path: str) -> Any:  # noqa: PLR
     kind = saved.get("kind")
     if kind not in _KINDS:
         raise ModelFileError(f"{path} is of the kind {kind!r:.40}, which this version does not know: update obil")
-    module, name = _KINDS[kind].split(".")
+    module, name = _KINDS[kind].rsplit(".", 1)
     cls = getattr(import_module(f"obil.serving.{module}"), name)
     record = read_record(cls, saved, source, path)
     allowed = get_args(hint) or (hint,)

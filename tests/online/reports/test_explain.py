@@ -12,11 +12,10 @@ from scipy.stats import norm
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports import change_advice as rules
-from obil.online.reports.change_advice import ROWS_TO_TELL
 from obil.online.reports.change_point import change_point
 from obil.online.reports.change_text import as_percent_range
 from obil.online.reports.explain import explain
-from obil.online.reports.stream_facts import MonitorFacts, StreamFacts, facts_of
+from obil.online.reports.stream_facts import ROWS_TO_TELL, MonitorFacts, StreamFacts, facts_of
 from obil.online.state.history import StreamHistory
 from obil.serving.ratio_model import Scores
 from obil.trackers import Algorithm2, FixedPrior, SafeTracker

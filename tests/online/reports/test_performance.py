@@ -28,6 +28,7 @@ from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 from obil.trackers.calibration_spread import evidence_variance, widen
 from tests.online.cases import TRIANGLE
+from tests.thorough import repeats
 
 SEPARATION = 2.5
 SLOPE, OFFSET = 1.2, 0.5  # how the scores distort the true log ratio
@@ -179,22 +180,25 @@ def test_expects_what_happens_where_confidences_at_the_training_prior_do_not(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_is_within_3_points_on_average_and_its_intervals_cover_at_rare_and_common_priors() -> None:
-    """200 streams a prior, the calibrator fitted on 2,200 rows each time.
+    """60 or 200 streams a prior, the calibrator fitted on 2,200 rows each time.
 
     Of 1,000 streams a prior each figure covered .886 or more, .90 or more over all priors. On 200 the first
-    has a standard error of .023: .80 fails by chance less than once in 1,000 for any of the 40 there are.
+    has a standard error of .023: .80 fails by chance less than once in 1,000 for any of the 40 there are. On 60 it is
+    .041, and the bounds are as many standard errors away.
     Precision itself is not within 3 points of one stream's truth at a rare prior: its error there is .06 (at
     .02) and .11 (at .005) in size, of which the exact ratio would leave half.
     """
-    all_found = {prior: repeated(prior, 200) for prior in PRIORS}
+    n_streams = repeats(60, 200)
+    wider = np.sqrt(200.0 / n_streams)
+    all_found = {prior: repeated(prior, n_streams) for prior in PRIORS}
     for found in all_found.values():
         bias, missed = np.nanmean(found.errors, axis=0), np.nanmean(abs(found.errors), axis=0)
-        assert (abs(bias) < 0.03).all()
-        assert (np.nanmean(found.covered, axis=0) >= 0.8).all()
+        assert (abs(bias) < 0.03 * wider).all()
+        assert (np.nanmean(found.covered, axis=0) >= 0.886 - 0.086 * wider).all()
         assert (missed[:, 4] < 0.01).all()  # the cost is a small number: 3 points would tell nothing of it
-        assert (missed[:, 1] < 0.045).all()
+        assert (missed[:, 1] < 0.045 * wider).all()
     pooled = np.nanmean(np.concatenate([found.covered for found in all_found.values()]), axis=0)
-    assert (pooled >= 0.85).all()
+    assert (pooled >= 0.9 - 0.05 * wider).all()
     assert np.nanmean(all_found[0.005].naive_errors[:, 0]) > 0.2
     assert np.nanmean(all_found[0.5].naive_errors[:, 0]) < -0.2
 

@@ -236,6 +236,7 @@ def test_the_corpus_is_large_and_each_case_has_a_name_of_its_own() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+@pytest.mark.parametrize("make_streams", ["memory"], indirect=True)  # refused before a store is asked
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_refuses(case: Bad, served: Served) -> None:
     before = served.streams.state()

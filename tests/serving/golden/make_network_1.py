@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from obil.serving.calibrators import LinearCalibrator
-from obil.serving.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ensemble import EnsembleScorer, GatingNetwork
 from obil.serving.features import FeatureMap
 from obil.serving.files import load, save
 from obil.serving.holdout import Holdout
+from obil.serving.networks.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import LOGIT, PROBABILITY
 from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes

@@ -20,7 +20,7 @@ from obil.calibration.freezing.preprocessing import UNKNOWN, follow
 from obil.calibration.freezing.trees import TREES, freeze_lightgbm, freeze_xgboost, lightgbm_columns
 from obil.errors import InvalidInputError
 from obil.serving.columns import Column, ColumnEncoder
-from obil.serving.layers import LayerScorer
+from obil.serving.networks.layers import LayerScorer
 from obil.serving.preprocessing import PreprocessedScorer
 from obil.serving.scorers import LOGIT, MARGIN, ONE_VS_REST, EstimatorScorer, Scorer, raw_scores
 

@@ -21,9 +21,6 @@ Action = Literal["nothing", "get labels", "recalibrate", "retrain"]
 # A threshold this far off, in log odds, costs less than 1 % more (Gaussian classes 1.5 or 2.5 apart, prevalences of 1
 # to 20 %): a smaller move is not reported, however certain.
 MATERIAL = 0.2
-# With the tolerance it is deployed with, the monitor finds a shift of half a standard deviation in a median of about
-# 6,000 rows (docs/results/safety.md): before that, no alarm tells little.
-ROWS_TO_TELL = 6_000
 # Evidence of 20 to 1 has a chance of 1 in 20 at most where only the class prior changes: worth a second look.
 BUILDING_UP = math.log(20.0)
 # Fewer labels overrule nothing: a prevalence counted from 100 is known to a factor of 2 at best.
@@ -115,14 +112,15 @@ def _came(facts: StreamFacts, n_labels: int) -> str:
 
 def _advice_without_labels(facts: StreamFacts, since: int | None) -> Advice:
     """Return what to do about a prevalence that moved, where neither monitor nor views contradict."""
-    n_monitored = 0 if facts.monitor is None else min(facts.monitor.n_rows, facts.n_rows - (since or 0))
-    if n_monitored >= ROWS_TO_TELL:
+    monitor = facts.monitor
+    n_monitored = 0 if monitor is None else min(monitor.n_rows, facts.n_rows - (since or 0))
+    if monitor is not None and n_monitored >= monitor.rows_to_tell:
         also = ", and the views of the model agree on it" if facts.n_views else ""
         return Advice("nothing", [f"Nothing in the scores contradicts a change of the class prior alone{also}."])
     if facts.n_views:
         return Advice("nothing", ["The views of the model agree on it."])
-    if facts.monitor is not None:
-        at = facts.n_rows + ROWS_TO_TELL - n_monitored
+    if monitor is not None:
+        at = facts.n_rows + monitor.rows_to_tell - n_monitored
         reason = f"It is too early to tell whether more than the class prior changed: look again after row {at:,}."
         return Advice("nothing", [reason], look_again=True)
     return Advice("get labels", ["Nothing checks whether only the class prior changed."])

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from obil.online.online_classifier import OnlineClassifier
 
 
+# The monitor finds a shift of half a standard deviation in a median of about 600 rows, and with the tolerance of blocks
+# of time in about 6,000 (docs/results/safety.md): before that, no alarm tells little.
+ROWS_TO_TELL, TOLERANT_ROWS_TO_TELL = 1_000, 6_000
+
+
 class MonitorFacts(NamedTuple):
     """What the monitor holds."""
 
@@ -25,6 +30,7 @@ class MonitorFacts(NamedTuple):
     log_alarm: float
     alarm_row: int | None  # of the stream, from 1
     difference: str  # where it is largest, in one sentence
+    rows_to_tell: int = ROWS_TO_TELL  # rows without an alarm that tell something
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,8 +73,9 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
     if monitor is not None:
         alarm = alarm_in_stream(monitor, online.n_rows)
         monitored = MonitorFacts(
-            monitor.n_monitored, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe()
-        )
+            monitor.n_monitored, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe(),
+            (TOLERANT_ROWS_TO_TELL if monitor.settings["tolerance"] else ROWS_TO_TELL) * int(monitor.settings["block"]),
+        )  # fmt: skip
     one_class = online.one_class_labels
     safe = tracker if isinstance(tracker, SafeTracker) else None
     labels = None if safe is None or one_class is not None else safe.label_summary()

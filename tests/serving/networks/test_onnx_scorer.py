@@ -15,8 +15,8 @@ from scipy.special import softmax
 
 from obil.errors import InvalidInputError, ModelFileError
 from obil.serving.files import load, save
-from obil.serving.heads import scores_of_outputs
-from obil.serving.onnx_scorer import CHUNK_ROWS, OnnxNetwork, OnnxScorer
+from obil.serving.networks.heads import scores_of_outputs
+from obil.serving.networks.onnx_scorer import CHUNK_ROWS, OnnxNetwork, OnnxScorer
 from tests.serving.ensembles import as_model
 from tests.serving.onnx_models import BIAS, WEIGHT, TensorProto, helper, linear, with_labels, with_zipmap
 
@@ -34,7 +34,7 @@ def test_a_torch_module_is_served_as_torch_computes_it_whatever_the_batch(name: 
     pytest.importorskip("torch", reason="the extra 'torch' is not installed")
     import torch
 
-    from tests.serving.networks import exported
+    from tests.serving.torch_networks import exported
 
     module, exported_network, rows = exported(name)
     with torch.no_grad():

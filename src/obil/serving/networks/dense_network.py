@@ -8,9 +8,9 @@ import numpy as np
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
 from obil.serving.features import FeatureMap
-from obil.serving.heads import as_training_prior, scores_of_outputs
-from obil.serving.layers import layers_fit
-from obil.serving.network_kernels import Float32Array, end_layer
+from obil.serving.networks.heads import as_training_prior, scores_of_outputs
+from obil.serving.networks.layers import layers_fit
+from obil.serving.networks.network_kernels import Float32Array, end_layer
 from obil.serving.records import JsonFloats
 from obil.serving.scorers import as_matrix
 
@@ -57,7 +57,7 @@ class DenseScorer:
 
     features: FeatureMap
     network: DenseNetwork
-    head: str  # as in `obil.serving.heads`
+    head: str  # as in `obil.serving.networks.heads`
     training_prior: JsonFloats  # (K,)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import CHUNK_ROWS, DenseNetwork, DenseScorer, softmax_weights
+from obil.serving.networks.dense_network import CHUNK_ROWS, DenseNetwork, DenseScorer, softmax_weights
 from obil.serving.scorers import as_matrix
 from tests.serving.ensembles import (
     N_INPUTS,

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import expit, log_softmax
 
 from obil.errors import InvalidInputError
-from obil.serving.heads import scores_of_outputs
+from obil.serving.networks.heads import scores_of_outputs
 
 RNG = np.random.default_rng(0)
 

@@ -12,9 +12,9 @@ pytest.importorskip("onnx", reason="the extra 'torch', which brings onnx, is not
 from google.protobuf.message import DecodeError
 
 from obil.errors import ModelFileError
-from obil.serving import onnx_file
-from obil.serving.onnx_file import read_onnx, require_standard
-from obil.serving.onnx_scorer import OnnxNetwork
+from obil.serving.networks import onnx_file
+from obil.serving.networks.onnx_file import read_onnx, require_standard
+from obil.serving.networks.onnx_scorer import OnnxNetwork
 from tests.serving.onnx_models import helper, linear, onnx, with_labels, with_zipmap
 
 from onnx import TensorProto  # isort: skip

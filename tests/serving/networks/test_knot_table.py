@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from obil.arrays import FloatArray
-from obil.serving import network_stack
+from obil.serving.networks import network_stack
 from obil.serving.features import FeatureMap
-from obil.serving.network_kernels import LARGEST_INPUT, first_layer_of_rows
-from obil.serving.network_stack import knot_table
+from obil.serving.networks.network_kernels import LARGEST_INPUT, first_layer_of_rows
+from obil.serving.networks.network_stack import knot_table
 from tests.serving.ensembles import feature_map, rows, standard_map
 
 LINE = (np.array([0.0, 1.0]), np.array([0.0, 1.0]))

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from obil.serving.onnx_scorer import OnnxNetwork
+from obil.serving.networks.onnx_scorer import OnnxNetwork
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
 pytest.importorskip("onnxscript", reason="the extra 'torch' is not installed")

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, as_floats, as_prior
 from obil.errors import InvalidInputError, ModelFileError
-from obil.serving.heads import HEADS, as_training_prior, scores_of_outputs
-from obil.serving.onnx_file import read_onnx, require_standard
+from obil.serving.networks.heads import HEADS, as_training_prior, scores_of_outputs
+from obil.serving.networks.onnx_file import read_onnx, require_standard
 from obil.serving.records import ONNX, JsonFloats
 from obil.serving.scorers import SMALLEST_FLOOR, ColumnScorer, OutputScorer
 
@@ -107,7 +107,7 @@ class OnnxScorer(OutputScorer):
     """The raw scores of an ONNX network: its outputs, read by kind, with the training prior divided out."""
 
     network: OnnxNetwork
-    head: str  # as in `obil.serving.heads`, or "probability" or "margin"
+    head: str  # as in `obil.serving.networks.heads`, or "probability" or "margin"
     training_prior: JsonFloats  # (K,)
     floor: float = SMALLEST_FLOOR  # of probabilities
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import (
+from obil.serving.features import FeatureMap
+from obil.serving.networks.dense_network import (
     CHUNK_ROWS,
     FEW_ROWS,
     DenseNetwork,
@@ -18,8 +19,7 @@ from obil.serving.dense_network import (
     run_layers,
     softmax_weights,
 )
-from obil.serving.features import FeatureMap
-from obil.serving.network_kernels import (
+from obil.serving.networks.network_kernels import (
     CURVE,
     LARGEST_INPUT,
     LEVEL,

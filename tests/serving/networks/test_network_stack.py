@@ -8,9 +8,9 @@ from scipy.special import softmax
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.serving.dense_network import CHUNK_ROWS, DenseNetwork, DenseScorer
 from obil.serving.features import FeatureMap
-from obil.serving.network_stack import NetworkStack
+from obil.serving.networks.dense_network import CHUNK_ROWS, DenseNetwork, DenseScorer
+from obil.serving.networks.network_stack import NetworkStack
 from tests.serving.ensembles import (
     N_INPUTS,
     WIDTH,

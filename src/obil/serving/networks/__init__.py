@@ -1,0 +1,1 @@
+"""Serve networks: dense ones by compiled kernels, any other by ONNX Runtime."""
