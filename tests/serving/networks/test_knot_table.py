@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from obil.arrays import FloatArray
-from obil.serving.networks import network_stack
 from obil.serving.features import FeatureMap
+from obil.serving.networks import network_stack
 from obil.serving.networks.network_kernels import LARGEST_INPUT, first_layer_of_rows
 from obil.serving.networks.network_stack import knot_table
 from tests.serving.ensembles import feature_map, rows, standard_map
