@@ -8,7 +8,7 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 
-FEWEST_PAIRS = 20
+FEWEST_PAIRS = 8
 PAIRS_PER_LEVEL = 25
 MOST_LEVELS = 12
 LEAST_WIDTH = 0.25  # of the kernel, in standard deviations of a class
@@ -26,7 +26,7 @@ def scores_of_mean(
     point up the slope of its log density f, here of the row's class: by half of (1 - 1/F) (v f'/f + v'), to first
     order. (Without noise left in, it is the reverse of diffusion: the heat equation's probability flow.)
 
-    More than two classes, and fewer than 20 pairs, are left as they are.
+    More than two classes, and fewer than 8 pairs, are left as they are.
     """
     if scores.shape[1] != 2 or len(pairs) < FEWEST_PAIRS or n_folds == 1:
         return scores

@@ -1,5 +1,6 @@
 """Map raw scores to calibrated log ratios, each map with its own uncertainty."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -41,16 +42,50 @@ class Calibrator(ScoreMap, Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinearCalibrator:
+class SlopesAndOffsets(ABC):
+    """A slope and an offset for each class, with how uncertain they are."""
+
+    slopes: FloatArray  # (K,)
+    offsets: FloatArray  # (K,), the first is 0
+    axes: FloatArray  # (A, 2, K): one standard deviation of (slopes, offsets) along each principal axis
+
+    @abstractmethod
+    def apply(self, scores: FloatArray) -> FloatArray:
+        """Return calibrated log ratios, (n, K)."""
+
+    def variance_of(self, quantity: Quantity) -> FloatArray:
+        """Add up the squared change of the quantity along each principal axis of the parameters."""
+        total = np.zeros_like(quantity(self))
+        for slopes, offsets in self.axes:
+            up, down = (
+                quantity(type(self)(self.slopes + sign * slopes, self.offsets + sign * offsets, self.axes[:0]))
+                for sign in (1.0, -1.0)
+            )
+            total = total + ((up - down) / 2.0) ** 2
+        return total
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.slopes.size
+
+    def require_sound(self) -> None:
+        """Refuse what a damaged file could hold."""
+        shape = (self.n_classes,)
+        fits = self.slopes.shape == self.offsets.shape == shape and self.axes.shape[1:] == (2, *shape)
+        if not fits or not all(np.isfinite(values).all() for values in (self.slopes, self.offsets, self.axes)):
+            raise InvalidInputError("a calibrator is damaged: its numbers must be finite, and of every class")
+        if (self.slopes <= 0.0).any():
+            raise InvalidInputError(f"a calibrator's slopes must be positive, got {self.slopes.tolist()}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearCalibrator(SlopesAndOffsets):
     """`slopes * score + offsets`: affine and temperature scaling.
 
     >>> LinearCalibrator.identity(2).apply(np.array([[0.0, 3.0]]))
     array([[0., 3.]])
     """
-
-    slopes: FloatArray  # (K,)
-    offsets: FloatArray  # (K,), the first is 0
-    axes: FloatArray  # (A, 2, K): one standard deviation of (slopes, offsets) along each principal axis
 
     @classmethod
     def identity(cls, n_classes: int) -> "LinearCalibrator":
@@ -73,31 +108,6 @@ class LinearCalibrator:
         scores: FloatArray = (log_ratios - self.offsets) / self.slopes
         scores[:, 0] = 0.0
         return scores
-
-    def variance_of(self, quantity: Quantity) -> FloatArray:
-        """Add up the squared change of the quantity along each principal axis of the parameters."""
-        total = np.zeros_like(quantity(self))
-        for slopes, offsets in self.axes:
-            up, down = (
-                quantity(LinearCalibrator(self.slopes + sign * slopes, self.offsets + sign * offsets, self.axes[:0]))
-                for sign in (1.0, -1.0)
-            )
-            total = total + ((up - down) / 2.0) ** 2
-        return total
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes, K."""
-        return self.slopes.size
-
-    def require_sound(self) -> None:
-        """Refuse what a damaged file could hold."""
-        shape = (self.n_classes,)
-        fits = self.slopes.shape == self.offsets.shape == shape and self.axes.shape[1:] == (2, *shape)
-        if not fits or not all(np.isfinite(values).all() for values in (self.slopes, self.offsets, self.axes)):
-            raise InvalidInputError("a calibrator is damaged: its numbers must be finite, and of every class")
-        if (self.slopes <= 0.0).any():
-            raise InvalidInputError(f"a calibrator's slopes must be positive, got {self.slopes.tolist()}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.serving.calibrators import Quantity
+from obil.serving.calibrators import Quantity, SlopesAndOffsets
 
 DRAWS = 24  # of the matrix, where its uncertainty is asked for
 SMALLEST_PIVOT = 1e-9  # of a matrix that can be inverted, relative to its largest
@@ -29,17 +29,13 @@ def relative(logits: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class VectorCalibrator:
+class VectorCalibrator(SlopesAndOffsets):
     """Vector scaling: a slope and an offset for each class, of its score less the mean over all classes.
 
     >>> double = VectorCalibrator(np.full(3, 2.0), np.zeros(3), np.empty((0, 2, 3)))
     >>> double.apply(np.array([[0.0, 3.0, 6.0]]))
     array([[ 0.,  6., 12.]])
     """
-
-    slopes: FloatArray  # (K,)
-    offsets: FloatArray  # (K,), the first is 0
-    axes: FloatArray  # (A, 2, K): one standard deviation of (slopes, offsets) along each principal axis
 
     def apply(self, scores: FloatArray) -> FloatArray:
         """Return calibrated log ratios, (n, K)."""
@@ -51,31 +47,6 @@ class VectorCalibrator:
         scaled = (log_ratios - self.offsets) / self.slopes
         missing = scaled.sum(axis=1, keepdims=True) / (1.0 / self.slopes).sum()
         return relative(scaled - missing / self.slopes)
-
-    def variance_of(self, quantity: Quantity) -> FloatArray:
-        """Add up the squared change of the quantity along each principal axis of the parameters."""
-        total = np.zeros_like(quantity(self))
-        for slopes, offsets in self.axes:
-            up, down = (
-                quantity(VectorCalibrator(self.slopes + sign * slopes, self.offsets + sign * offsets, self.axes[:0]))
-                for sign in (1.0, -1.0)
-            )
-            total = total + ((up - down) / 2.0) ** 2
-        return total
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes, K."""
-        return self.slopes.size
-
-    def require_sound(self) -> None:
-        """Refuse what a damaged file could hold."""
-        shape = (self.n_classes,)
-        fits = self.slopes.shape == self.offsets.shape == shape and self.axes.shape[1:] == (2, *shape)
-        if not fits or not all(np.isfinite(values).all() for values in (self.slopes, self.offsets, self.axes)):
-            raise InvalidInputError("a calibrator is damaged: its numbers must be finite, and of every class")
-        if (self.slopes <= 0.0).any():
-            raise InvalidInputError(f"a calibrator's slopes must be positive, got {self.slopes.tolist()}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
