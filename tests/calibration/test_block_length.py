@@ -39,6 +39,14 @@ def test_the_longer_rows_remember_the_longer_a_block(memory: float, expected: in
     assert expected <= np.median(found) <= 2 * expected
 
 
+def test_folds_whose_scores_differ_are_no_dependence() -> None:
+    ratios, labels = drawn(0)
+    folds = np.arange(N) * 5 // N
+    ratios[:, 1] += np.array([0.0, 1.2, -0.6, 0.8, -1.2])[folds]
+    assert block_length(ratios, labels, np.arange(N)) > 1
+    assert block_length(ratios, labels, np.arange(N), folds) == 1
+
+
 def test_a_block_has_an_end() -> None:
     assert block_length(*drawn(0, memory=0.9999), np.arange(N)) == MOST_LAGS
 

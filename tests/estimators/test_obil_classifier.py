@@ -166,6 +166,18 @@ def test_refresh_keeps_members_that_are_still_right() -> None:
     assert any(member is other for member in model.members_ for other in before)
 
 
+def test_refresh_keeps_what_the_monitor_allows_for() -> None:
+    stream, new = draw(1_500), draw(1_500, seed=5)
+    model = OBILClassifier(member=LogisticRegression(), n_members=2, random_state=0)
+    model.fit(stream.features, stream.labels, time=np.arange(1_500))
+    before = model.model_.evidence
+    assert before is not None
+    assert before.tolerance > 0.0
+    model.refresh(new.features, new.labels)
+    assert model.model_.evidence is not None
+    assert (model.model_.evidence.tolerance, model.model_.evidence.block) == (before.tolerance, before.block)
+
+
 def test_refresh_keeps_as_many_members_of_each_kind() -> None:
     stream, new = draw(1_500, seed=1), draw(1_500, seed=2)
     kinds = [LogisticRegression(), RandomForestClassifier(20), DummyClassifier(strategy="prior")]

@@ -138,6 +138,34 @@ def test_values_no_monitor_could_have_written_are_refused(field: str, place: tup
     refuse(state)
 
 
+@pytest.mark.parametrize("n_rows", [43, 48])
+def test_a_monitor_that_bets_in_blocks_resumes_inside_of_one(n_rows: int) -> None:
+    rows = stream(np.random.default_rng(4), np.full(400, 0.1))
+    whole = LabelShiftMonitor(ROWS, block=8)
+    whole.update_many(rows)
+    first = LabelShiftMonitor(ROWS, block=8)
+    first.update_many(rows[:n_rows])
+    resumed = LabelShiftMonitor.from_state(ROWS, first.state())
+    for row in rows[n_rows:]:
+        resumed.update(row)
+    assert resumed.state() == whole.state()
+    restarted = LabelShiftMonitor.from_state(ROWS, first.state())
+    restarted.restart()
+    assert restarted.log_evidence == 0.0
+    restarted.update_many(rows[:8])  # the block begins anew
+    assert restarted.log_evidence != 0.0
+
+
+@pytest.mark.parametrize("paid", [0.0, 2.0, 4.0])
+def test_what_bets_paid_in_an_open_block_is_held_to_its_rows(paid: float) -> None:
+    monitor = LabelShiftMonitor(ROWS, block=8)
+    monitor.update_many(stream(np.random.default_rng(4), np.full(43, 0.1)))
+    state = monitor.state()
+    assert state["memory"]["paid"][0] == 3.0  # cash
+    state["memory"]["paid"][0] = paid
+    refuse(state)
+
+
 def test_a_class_that_could_never_return_is_refused() -> None:
     state = saved()
     state["memory"]["mixing"][0] = [1.0, 0.0]  # the kernel would divide by its weight

@@ -12,11 +12,14 @@ FEWEST_PAIRS = 100  # of rows of one class, so many rows apart
 WEAK = 0.1  # correlation of neighbours below which rows count as independent
 
 
-def block_length(log_ratios: FloatArray, labels: IntArray, times: npt.NDArray[Any]) -> int:
+def block_length(
+    log_ratios: FloatArray, labels: IntArray, times: npt.NDArray[Any], folds: IntArray | None = None
+) -> int:
     """Return how many rows in the order of time make a block that depends little on the next one: a power of 2.
 
-    The prior may move with time, and then scores are alike because their classes are. So rows are compared with those
-    of the same class: the sum of the autocorrelations over lags, up to the first that chance explains, is the length
+    The prior may move with time, and then scores are alike because their classes are; and scores of one fold are alike
+    because one model gave them, or its block of time differs. So rows are compared with those of the same class and
+    fold: the sum of the autocorrelations over lags, up to the first that chance explains, is the length
     of the dependence. Ranks are used, because one extreme score must not decide.
 
     >>> rng = np.random.default_rng(0)
@@ -28,14 +31,16 @@ def block_length(log_ratios: FloatArray, labels: IntArray, times: npt.NDArray[An
     8
     """
     order = np.argsort(times, kind="stable")
-    classes, ranks = labels[order], np.zeros(len(order))
+    classes, fold = labels[order], np.zeros(len(order), dtype=np.int64) if folds is None else folds[order]
+    ranks = np.zeros(len(order))
     for k in range(log_ratios.shape[1]):
-        own = classes == k
-        rows = log_ratios[order[own]]
-        ranks[own] = _ranks(rows[:, k] - np.delete(rows, k, axis=1).max(axis=1)) if own.any() else 0.0
+        for one in np.unique(fold):
+            own = (classes == k) & (fold == one)
+            rows = log_ratios[order[own]]
+            ranks[own] = _ranks(rows[:, k] - np.delete(rows, k, axis=1).max(axis=1)) if own.any() else 0.0
     total = 0.0
     for lag in range(1, min(MOST_LAGS, len(order))):
-        same = classes[lag:] == classes[:-lag]
+        same = (classes[lag:] == classes[:-lag]) & (fold[lag:] == fold[:-lag])
         n_pairs = int(same.sum())
         if n_pairs < FEWEST_PAIRS:
             break

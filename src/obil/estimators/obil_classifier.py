@@ -21,7 +21,7 @@ from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fi
 from obil.estimators.fit_scorer import fit_views, freeze_together
 from obil.estimators.fusion import best_members, fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
-from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights
+from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights, warn_of_dependence
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
 from obil.networks.settings import ModuleKind
 from obil.resampling.associated import METHODS, class_ratio, target_ratios
@@ -160,6 +160,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             blocks = None if groups is None and time is None else member_scores.held_out.folds
             times = None if time is None else np.asarray(time)[rows.origin][member_scores.rows]
             self._finish(folds, member_scores, rows, recipe, seed, splits, refit=refit, blocks=blocks, times=times)
+        warn_of_dependence(self.model_)
         return self
 
     def refresh(self, X: Any, y: Any, *, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -186,7 +187,11 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             (new,), member_scores, options = self._fit_members(rows, splits, recipe, refit=False, seed=seed)
             slope_sd = _slope_sd([*old, *new])
             kept, member_scores = best_members(old, new, member_scores, rows, options, slope_sd=slope_sd, seed=seed)
+            before = self.model_.evidence
             self._finish([kept], member_scores, rows, recipe, seed, splits)
+            if before is not None and self.model_.evidence is not None:  # what rows and blocks are like stays
+                evidence = replace(self.model_.evidence, tolerance=before.tolerance, block=before.block)
+                self.model_ = replace(self.model_, evidence=evidence)
         return self
 
     def _fit_members(

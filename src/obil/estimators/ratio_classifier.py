@@ -20,7 +20,7 @@ from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
 from obil.estimators.labelled_rows import is_fraction, set_aside
-from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights
+from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights, warn_of_dependence
 from obil.serving.folds import folds_of
 from obil.serving.networks.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
 from obil.serving.ratio_model import View, as_dataframe
@@ -144,6 +144,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         names = getattr(self, "feature_names_in_", None)
         feature_names = None if names is None else tuple(str(name) for name in names)
         self.model_ = replace(model, view_members=frozen.views, encoder=frozen.encoder, feature_names=feature_names)
+        warn_of_dependence(self.model_)
         return self
 
     def _splits(self, X: Any, labels: Any, numbers: IntArray, *, groups: Any, time: Any) -> list[Split]:

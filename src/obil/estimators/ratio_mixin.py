@@ -70,6 +70,10 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
         chosen: npt.NDArray[Any] = self.classes_[most_probable]
         return chosen
 
+    def describe(self) -> str:
+        """Return a text on what serves: scores, evidence, classes, features, calibration and views."""
+        return self._fitted().describe()
+
     def with_encoder(self, encoder: ColumnEncoder) -> RatioModel:
         """Return the fitted model for tables whose columns `encoder` turns into this model's matrix."""
         return replace(self._fitted(), feature_names=encoder.names, encoder=encoder)
@@ -99,13 +103,7 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
         score_map, choice = fit_evidence_map(scores, labels, weights, calibrator=known, blocks=blocks, **settings)
         evidence = score_map.apply(scores)
         tolerance = 0.0 if blocks is None else block_tolerance(evidence, labels, blocks)
-        block = 1 if times is None else block_length(evidence, labels, times)
-        if block > 1:
-            warnings.warn(
-                f"rows resemble those just before them, beyond their class: the monitor bets on blocks of {block} "
-                "rows instead of single ones, and needs more rows to find a change",
-                stacklevel=4,
-            )
+        block = 1 if times is None else block_length(evidence, labels, times, blocks)
         return RatioModel(
             scorer=scorer if refitted is None else refitted,
             calibrator=calibrator,
@@ -136,6 +134,17 @@ class RatioMixin(ClassifierMixin):  # type: ignore[misc]  # sklearn is untyped
                 f"a ratio needs two classes, got 1 class ({self.classes_.tolist()}) in n_samples = {len(labels)}"
             )
         return labels, numbers.astype(np.int64)
+
+
+def warn_of_dependence(model: RatioModel) -> None:
+    """Tell the caller of `fit` that neighbouring rows depend on each other, where they do."""
+    block = 1 if model.evidence is None else model.evidence.block
+    if block > 1:
+        warnings.warn(
+            f"rows resemble those just before them, beyond their class: the monitor bets on blocks of {block} "
+            "rows instead of single ones, and needs more rows to find a change",
+            stacklevel=3,
+        )
 
 
 def as_weights(sample_weight: npt.ArrayLike, n_rows: int) -> FloatArray:

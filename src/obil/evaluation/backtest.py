@@ -52,7 +52,7 @@ class LabelledPath(NamedTuple):
     """What a tracker did with labels."""
 
     effective_priors: FloatArray  # (n, K) that each row is decided with
-    prevalence: FloatArray  # (n, K) estimated before each row
+    prevalence: FloatArray  # (n, K) estimated before each row, read every 20 rows and after each label
     expert_weights: FloatArray  # (m + 1, M) at first and after each label
 
 

@@ -39,7 +39,7 @@ class Backtest:
     truth: FloatArray  # (n, K) local class prior at each of the later rows
     window: int  # rows around each that the local prior is counted in: as many as predict the labels best
     truth_error: float  # of the local prior by chance: a prior error below it is noise
-    priors: Mapping[str, FloatArray]  # each method's estimated prevalence before each of the rows, (n, K)
+    priors: Mapping[str, FloatArray]  # estimated prevalence before each row, (n, K); with labels read every 20 rows
 
     def __getitem__(self, method: str) -> Replayed:
         for one in self.methods:

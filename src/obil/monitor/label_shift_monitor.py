@@ -33,8 +33,9 @@ class LabelShiftMonitor:
 
     It assumes that rows are independent given their class, among the held-out rows and in the stream.
     *Repeated customers break it*: rows that come in near copies are weaker evidence than they look, and it
-    alarms without cause. Where neighbouring rows depend on each other, `block` restores the guarantee for the stream,
-    at the price of more rows until a change is found.
+    alarms without cause. Where neighbouring rows depend on each other, bets are settled once per `block` of them, at
+    the price of more rows until a change is found: the guarantee holds where blocks are independent of each other, and
+    about where the dependence is shorter than a block.
 
     It also takes the held-out scores for scores of the deployed model: that is why evidence comes from the model of one
     fold per row, which scores new rows as it scored its held-out rows. Where folds are blocks of time or groups, that

@@ -62,7 +62,7 @@ class ScoreBins:
         centres = np.array(_split(points, weights, target))
         mass = np.empty(len(centres))
         _settle(points, weights, centres, mass)
-        centres = _with_enough_rows(centres[mass > 0.0], points)  # equal scores leave some of them nothing
+        centres = _with_enough_rows(centres[mass > 0.0], rows, low, high)  # equal scores leave some of them nothing
         # from the surest of class 0 on; with two classes this is the order of the log ratio
         order = np.lexsort([centres[:, 1] - centres[:, 0], centres.argmax(axis=1)])
         return cls(np.ascontiguousarray(centres[order]), low, high)
@@ -127,13 +127,12 @@ def _split(points: FloatArray, weights: FloatArray, n_parts: int) -> list[FloatA
     return _split(points[lower], weights[lower], first) + _split(points[upper], weights[upper], n_parts - first)
 
 
-def _with_enough_rows(centres: FloatArray, points: FloatArray) -> FloatArray:
-    """Return the centres without those that too few points (n, K) are near to: a neighbour takes these in."""
-    enough = min(FEWEST_IN_BIN, len(points) / (2 * FEWEST_BINS))
-    found = np.empty(len(points), dtype=np.int64)
-    everywhere = np.full(points.shape[1], np.inf)
+def _with_enough_rows(centres: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return the centres without those that too few rows (n, K) are near to: a neighbour takes these in."""
+    enough = min(FEWEST_IN_BIN, len(rows) / (2 * FEWEST_BINS))
+    found = np.empty(len(rows), dtype=np.int64)
     while len(centres) > 2:
-        place_rows(points, centres, -everywhere, everywhere, found)
+        place_rows(np.ascontiguousarray(rows), np.ascontiguousarray(centres), low, high, found)
         counts = np.bincount(found, minlength=len(centres))
         if counts.min() >= enough:
             break

@@ -53,13 +53,16 @@ def evidence_variance(model: RatioModel, prior: FloatArray) -> FloatArray:
     """
     near = tuple(np.round(STEPS_OF_LOGIT * logits_of(prior)).astype(np.int64).tolist())
     known = _VARIANCES.setdefault(model, {})
-    if near not in known:
+    found = known.get(near)
+    if found is None:
         if len(known) >= MOST_KNOWN:
             known.clear()
         at = np.asarray(expit(np.array(near) / STEPS_OF_LOGIT))
         score_map, scores = model.evidence_maps[0]
-        known[near] = map_variance(score_map, scores, model.holdout_.labels, model.holdout_.weights, at / at.sum())
-    return known[near]
+        found = map_variance(score_map, scores, model.holdout_.labels, model.holdout_.weights, at / at.sum())
+        found.setflags(write=False)  # every caller gets this array
+        known[near] = found
+    return found
 
 
 def with_calibration_spread(

@@ -74,7 +74,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         alarm = alarm_in_stream(monitor, online.n_rows)
         monitored = MonitorFacts(
             monitor.n_monitored, monitor.log_evidence, monitor.log_alarm, alarm, monitor.difference().describe(),
-            (TOLERANT_ROWS_TO_TELL if monitor.settings["tolerance"] else ROWS_TO_TELL) * int(monitor.settings["block"]),
+            TOLERANT_ROWS_TO_TELL if monitor.settings["tolerance"] else ROWS_TO_TELL,
         )  # fmt: skip
     one_class = online.one_class_labels
     safe = tracker if isinstance(tracker, SafeTracker) else None
