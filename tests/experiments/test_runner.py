@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 KNOWN_MISSES = {
     "architectures": {"least_recovered"},  # Cora, one against the rest, made rarer: .775 and .786 of .8
     "safety": {"excess.before.worst"},  # .07 points above the slow bank on the jump, below it on the other five
-    "evidence": {"log_loss.paper_wins.logistic", "budgets.rate.0.02.mean", "budgets.precision.mean"},
+    "evidence": {"log_loss.paper_wins.logistic"},  # 2 of 5, by differences below .0003; boosting 5 of 5
     "comparison": {"below_oracle.bank"},  # .016 below the oracle prior; the default's safe tracker .005
 }
 
