@@ -546,6 +546,23 @@ class TestNetworks:
             recipe_of(["paper", "mlp"])
         assert recipe_of(["paper", LogisticRegression()]).loss == "squared_error"
 
+    def test_a_held_out_score_is_that_of_the_fold_that_had_not_seen_the_row(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # a finite temperature gives each fold a gating network of its own
+        monkeypatch.setattr("obil.estimators.fusion.choose_temperature", lambda *_, **__: 0.1)
+        stream = draw(900)
+        model = OBILClassifier(member="mlp", fusion="dropout", n_members=2, cv=5, random_state=0)
+        model.fit(stream.features, stream.labels)
+        evidence = model.model_.evidence
+        assert evidence is not None
+        of_folds = np.sort(model.model_.fold_scores(stream.features)[:, :, 1], axis=None)
+        place = np.clip(np.searchsorted(of_folds, evidence.scores[:, 1]), 1, len(of_folds) - 1)
+        near = np.minimum(
+            abs(of_folds[place] - evidence.scores[:, 1]), abs(of_folds[place - 1] - evidence.scores[:, 1])
+        )
+        assert near.max() < 1e-5
+
     def test_refresh_works_with_dropout_weights(self) -> None:
         stream, new = draw(1_500), draw(1_500, seed=5)
         model = OBILClassifier(member="mlp", n_members=2, random_state=0).fit(stream.features, stream.labels)

@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import rankdata
 
 from obil.arrays import FloatArray, IntArray
+from obil.calibration.block_tolerance import lead_of_class
 
 MOST_LAGS = 64
 FEWEST_PAIRS = 100  # of rows of one class, so many rows apart
@@ -36,8 +38,7 @@ def block_length(
     for k in range(log_ratios.shape[1]):
         for one in np.unique(fold):
             own = (classes == k) & (fold == one)
-            rows = log_ratios[order[own]]
-            ranks[own] = _ranks(rows[:, k] - np.delete(rows, k, axis=1).max(axis=1)) if own.any() else 0.0
+            ranks[own] = _ranks(lead_of_class(log_ratios[order[own]], k)) if own.any() else 0.0
     total = 0.0
     for lag in range(1, min(MOST_LAGS, len(order))):
         same = (classes[lag:] == classes[:-lag]) & (fold[lag:] == fold[:-lag])
@@ -53,8 +54,6 @@ def block_length(
 
 def _ranks(values: FloatArray) -> FloatArray:
     """Return ranks with mean 0 and variance 1; 0 where all values are equal."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts - 1) / 2.0
-    ranks = middle[which] - middle[which].mean()
+    ranks = rankdata(values) - (len(values) + 1) / 2.0
     spread = float(ranks.std())
     return np.asarray(ranks / spread if spread > 0.0 else ranks)

@@ -23,9 +23,7 @@ def block_tolerance(log_ratios: FloatArray, labels: IntArray, blocks: IntArray) 
     largest = LEAST
     for k in range(log_ratios.shape[1]):
         own = labels == k
-        # for more than two classes: how far each class is ahead of the rest
-        others = np.delete(log_ratios, k, axis=1).max(axis=1)
-        ahead, block = (log_ratios[:, k] - others)[own], blocks[own]
+        ahead, block = lead_of_class(log_ratios[own], k), blocks[own]
         if len(ahead) < 2 * FEWEST_ROWS:
             continue
         edges = np.quantile(ahead, np.arange(1, N_BINS) / N_BINS)
@@ -41,3 +39,13 @@ def block_tolerance(log_ratios: FloatArray, labels: IntArray, blocks: IntArray) 
             chance = (N_BINS - 1) / (2.0 * n_rows) * (1.0 - n_rows / len(numbers))
             largest = max(largest, divergence - 2.0 * chance)
     return largest
+
+
+def lead_of_class(log_ratios: FloatArray, k: int) -> FloatArray:
+    """Return how far class k is ahead of the next best class in each row (n, K), (n,).
+
+    >>> lead_of_class(np.array([[0.0, 3.0, 1.0]]), 1)
+    array([2.])
+    """
+    lead: FloatArray = log_ratios[:, k] - np.delete(log_ratios, k, axis=1).max(axis=1)
+    return lead

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
@@ -44,12 +43,11 @@ def fit_evidence_map(
     settings: dict[str, Any] = {"method": method, "slope_sd": slope_sd, "random_state": random_state}
     whole = calibrator or fit_calibrator(scores, labels, weights, **settings)
     counts = as_counts(np.where(weights > 0.0, weights, 0.0))
-    rows = np.bincount(labels[counts > 0.0], minlength=n_classes)  # one heavy row is still one row
-    rarest = float(np.minimum(np.bincount(labels, weights=counts, minlength=n_classes), rows).min())
+    rarest = _rows_of_rarest(labels, counts, n_classes)
     if rarest < FEWEST_ROWS or n_classes**2 * _n_bins(rarest, n_classes) > 4_000_000:
         return whole, f"{CALIBRATED}: {rarest:.0f} rows of the rarest class are too few for bins"
     folds = _spread_over_folds(np.where(counts > 0.0, labels, n_classes), n_classes + 1)
-    if blocks is not None and _all_seen(blocks, labels[:, None] == np.arange(n_classes), counts):
+    if blocks is not None and _every_class_outside(labels[counts > 0.0], blocks[counts > 0.0], n_classes):
         folds = blocks
     ratios = {name: np.empty_like(scores) for name in (CALIBRATED, BINS, MIXED)}
     for fold in np.unique(folds):
@@ -100,8 +98,7 @@ def fit_bins(
     n_classes = scores.shape[1]
     base = fit_linear(scores, labels, counts, slope_sd=slope_sd, shrink=True)
     totals = np.bincount(labels, weights=counts, minlength=n_classes)
-    rows = np.bincount(labels[counts > 0.0], minlength=n_classes)
-    n_bins = _n_bins(float(np.minimum(totals, rows).min()), n_classes)
+    n_bins = _n_bins(_rows_of_rarest(labels, counts, n_classes), n_classes)
     ratios = base.apply(scores)
     top = ratios.argmax(axis=1)
     ordered = np.partition(ratios, n_classes - 2, axis=1)
@@ -138,12 +135,16 @@ def _quantiles(values: FloatArray, weights: FloatArray, levels: FloatArray) -> F
     return quantiles
 
 
-def _all_seen(blocks: IntArray, of_class: npt.NDArray[np.bool_], counts: FloatArray) -> bool:
-    """Return whether every class has rows enough for bins outside of every block."""
-    return all(
-        (of_class[(blocks != block) & (counts > 0.0)].sum(axis=0) >= FEWEST_ROWS // 2).all()
-        for block in np.unique(blocks)
-    ) and bool((blocks != blocks[0]).any())
+def _rows_of_rarest(labels: IntArray, counts: FloatArray, n_classes: int) -> float:
+    """Return how many rows the rarest class is worth: one heavy row is still one row."""
+    rows = np.bincount(labels[counts > 0.0], minlength=n_classes)
+    return float(np.minimum(np.bincount(labels, weights=counts, minlength=n_classes), rows).min())
+
+
+def _every_class_outside(labels: IntArray, blocks: IntArray, n_classes: int) -> bool:
+    """Return whether every class has rows enough for bins outside of every block of rows (n,)."""
+    outside = [np.bincount(labels[blocks != block], minlength=n_classes) for block in np.unique(blocks)]
+    return bool((np.array(outside) >= FEWEST_ROWS // 2).all())
 
 
 def _spread_over_folds(labels: IntArray, n_classes: int) -> IntArray:

@@ -59,7 +59,9 @@ def check_memory(memory: MonitorMemory, hull: NullHull, *, every: int, block: in
     n_open = monitored % block  # rows of the block that is not full yet; cash pays 1 for each
     least, most = n_open * memory.pays.min(axis=1) * (1.0 - 1e-9), n_open * memory.pays.max(axis=1) * (1.0 + 1e-9)
     if memory.paid[0] != n_open or (memory.paid < least).any() or (memory.paid > most).any():
-        raise InvalidStateError(f"the bets of a monitor cannot have paid {memory.paid.tolist()!r:.80} since the block")
+        raise InvalidStateError(
+            f"the bets of a monitor cannot have paid {memory.paid.tolist()!r:.80} since the block began"
+        )
 
 
 def start_wealths(n_alternatives: int) -> FloatArray:
