@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
+from scipy.special import chdtri, ndtr
 
+from obil.monitor.multinomial_bound import divergence_bound
 from obil.monitor.null_hull import NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
 from obil.serving.holdout import Holdout
@@ -92,3 +93,13 @@ def test_the_sets_hold_the_truth_with_bins_chosen_from_the_same_rows(counts: tup
             misses[k] += divergence(hull.histograms[k], truth) > hull.radii[k]
     assert (misses <= 28).all()
     assert misses.sum() > 0  # and no set is so wide that it never misses
+
+
+def test_a_class_with_few_rows_has_the_bound_that_holds_for_any_number() -> None:
+    rows = held_out(np.random.default_rng(0), (4_000, 60))
+    bins = ScoreBins.of(rows)
+    hull = NullHull.of(rows, bins, delta=0.005)
+    limit = float(chdtri(bins.n_bins - 1.0, 0.0025)) / 2.0
+    assert 60 < 20 * bins.n_bins < 4_000
+    assert hull.radii[1] * 60 == pytest.approx(divergence_bound(bins.n_bins, 0.0025))
+    assert limit < hull.radii[0] * 4_000 < 1.1 * limit  # many rows: the chi-square law

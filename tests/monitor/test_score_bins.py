@@ -68,3 +68,14 @@ def test_weights_count_as_rows_and_rows_without_weight_not_at_all() -> None:
     only = Holdout.of(rows.log_ratios[kept], rows.labels[kept])
     np.testing.assert_allclose(effective_counts(halved), only.counts)
     np.testing.assert_allclose(ScoreBins.of(halved).centres, ScoreBins.of(only).centres)
+
+
+@pytest.mark.parametrize("counts", [(2_000, 200), (300, 60), (400, 80, 60)])
+def test_every_bin_holds_at_least_ten_held_out_rows(counts: tuple[int, ...]) -> None:
+    """Heavy tails: without it some of these holdouts leave a bin of one to nine rows at an end."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows = held_out(rng, counts)
+        wild = Holdout.of(rows.log_ratios * rng.standard_t(2.0, len(rows.labels))[:, None], rows.labels)
+        held = np.bincount(ScoreBins.of(wild).numbers(wild.log_ratios))
+        assert held.min() >= 10
