@@ -14,7 +14,7 @@ from obil.serving.holdout import Holdout
 from obil.serving.networks.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import PROBABILITY
-from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
+from obil.serving.trees import NUMERIC, TreeScorer, pack_nodes
 
 WIDTH = 4  # features of a row: two numbers, a category with three levels, a number with missing values
 N_INPUTS = 8  # the first number has two curves
@@ -79,12 +79,11 @@ def stump_forest(n_classes: int = 2, seed: int = 0) -> TreeScorer:
     values = rng.random((8, n_classes))
     return TreeScorer(
         nodes=pack_nodes(
-            threshold=[0.25, 0.0, 0.0, -0.5, 0.0, 1.0, 0.0, 0.0],
-            feature=[0, LEAF, LEAF, 1, LEAF, 3, LEAF, LEAF],
-            left=[1, 0, 0, 4, 0, 6, 0, 0],
-            right=[2, 0, 0, 5, 0, 7, 0, 0],
+            threshold=[0.25, np.inf, np.inf, -0.5, np.inf, 1.0, np.inf, np.inf],
+            feature=[0, 0, 0, 1, 0, 3, 0, 0],
+            child=[1, 1, 2, 4, 4, 6, 6, 7],
             category_set=[NUMERIC] * 8,
-            missing_left=[0, 0, 0, 0, 0, 1, 0, 0],
+            missing_left=[0, 1, 1, 0, 1, 1, 1, 1],
         ),
         roots=np.array([0, 3], dtype=np.int32),
         outputs=np.zeros(2, dtype=np.int32),

@@ -364,7 +364,7 @@ HOSTILE_ARRAYS: dict[str, Callable[[dict[str, Any]], object]] = {
         scorer__members0__features__layout=np.array([[0, 0, 1, -(2**63)]] * N_INPUTS)
     ),
     "a layout of another type": replaced(scorer__members0__features__layout=np.full((N_INPUTS, 4), np.nan)),
-    "trees in a circle": replaced(scorer__members1__nodes__left=np.zeros(8, dtype=np.int32)),
+    "trees in a circle": replaced(scorer__members1__nodes__child=np.zeros(8, dtype=np.int32)),
     "trees without values": lambda arrays: arrays.pop("scorer.members1.values"),
     "no weights": lambda arrays: arrays.pop("scorer.weights"),
     "weights of other members": replaced(scorer__weights=np.full(3, 1 / 3)),

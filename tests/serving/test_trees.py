@@ -19,12 +19,19 @@ def booster(n_classes: int) -> TreeScorer:
     n_outputs = 1 if n_classes == 2 else n_classes
     forest = stump_forest(n_classes)
     told = described(forest) | {"link": LOGIT}
-    arrays = arrays_of(forest) | {
-        "roots": np.zeros(n_outputs, dtype=np.int32),
-        "outputs": np.arange(n_outputs, dtype=np.int32),
-        "values": forest.values[:, :1],
-        "start": np.linspace(-1.0, 1.0, n_outputs) if n_outputs > 1 else np.array([-0.7]),
-    }
+    stumps = {name: np.tile(forest.nodes[name][:3], n_outputs) for name in forest.nodes.dtype.names or ()}
+    roots = np.arange(0, 3 * n_outputs, 3, dtype=np.int32)
+    stumps["child"] = stumps["child"] + np.repeat(roots, 3)
+    arrays = (
+        {"category_sets": forest.category_sets}
+        | {f"nodes.{name}": values for name, values in stumps.items()}
+        | {
+            "roots": roots,
+            "outputs": np.arange(n_outputs, dtype=np.int32),
+            "values": np.tile(forest.values[:3, :1], (n_outputs, 1)),
+            "start": np.linspace(-1.0, 1.0, n_outputs) if n_outputs > 1 else np.array([-0.7]),
+        }
+    )
     return rebuilt(TreeScorer, told, arrays)
 
 
@@ -68,19 +75,21 @@ def changed(name: str, node: int, value: int) -> dict[str, Any]:
     return {f"nodes.{name}": field}
 
 
-def child(node: int, side: int, to: int) -> dict[str, Any]:
-    return changed(("left", "right")[side], node, to)
-
-
 DAMAGE: dict[str, dict[str, Any]] = {
-    "a node that is its own child": child(3, 0, 3),
-    "a circle of two nodes": child(5, 0, 3),
-    "a child before the first node": child(0, 1, -1),
-    "a child beyond the last node": child(5, 1, 8),
-    "a child far beyond": child(5, 1, 2**31 - 1),
-    "a child far before": child(5, 1, -(2**31)),
+    "a split that is its own child": changed("child", 3, 3),
+    "a circle of two nodes": changed("child", 5, 3),
+    "a child before the first node": changed("child", 0, -1),
+    "a right child beyond the last node": changed("child", 5, 7),
+    "a child of another tree": changed("child", 0, 2),
+    "a child far beyond": changed("child", 5, 2**31 - 1),
+    "a child far before": changed("child", 5, -(2**31)),
     "a feature beyond the row": changed("feature", 0, WIDTH),
-    "a feature below a leaf's": changed("feature", 1, -2),
+    "a negative feature": changed("feature", 0, -1),
+    "a leaf that a value leads out of": changed("threshold", 7, 0),
+    "a leaf that a missing value leads out of": changed("missing_left", 1, 0),
+    "a leaf that categories lead out of": changed("category_set", 1, 0),
+    "roots that do not begin with the first node": {"roots": np.array([1, 3], dtype=np.int32)},
+    "two trees at one root": {"roots": np.array([0, 0], dtype=np.int32)},
     "a root before the first node": {"roots": np.array([0, -1], dtype=np.int32)},
     "a root beyond the last node": {"roots": np.array([0, 8], dtype=np.int32)},
     "roots as a table": {"roots": np.zeros((2, 1), dtype=np.int32)},
@@ -94,7 +103,7 @@ DAMAGE: dict[str, dict[str, Any]] = {
     "sets of categories in a row": {"category_sets": np.zeros(1, dtype=np.uint8)},
     "thresholds cut short": {"nodes.threshold": np.zeros(7)},
     "missing sides cut short": {"nodes.missing_left": np.zeros(7, dtype=np.uint8)},
-    "children cut short": {"nodes.left": np.zeros(7, dtype=np.int32)},
+    "children cut short": {"nodes.child": np.zeros(7, dtype=np.int32)},
     "nodes as a table": {
         name: np.stack([field, field]) for name, field in arrays_of(stump_forest()).items() if name.startswith("nodes.")
     },
@@ -156,13 +165,16 @@ def test_trees_without_one_of_their_arrays_are_refused(gone: str) -> None:
 def test_whatever_the_nodes_say_a_walk_ends_or_is_refused(data: st.DataObject) -> None:
     """Random children, features and roots: rebuilt trees score every row, and never fall out of the arrays."""
     trees = stump_forest()
-    n = 8
+
+    def some_changed(field: str, low: int, high: int) -> Any:
+        own = trees.nodes[field].tolist()
+        return np.array([data.draw(st.just(value) | st.just(value) | st.integers(low, high)) for value in own])
+
     arrays = arrays_of(trees) | {
-        "nodes.left": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
-        "nodes.right": np.array(data.draw(st.lists(st.integers(-2, 9), min_size=n, max_size=n))),
-        "nodes.feature": np.array(data.draw(st.lists(st.integers(-1, WIDTH), min_size=n, max_size=n))),
-        "nodes.category_set": np.array(data.draw(st.lists(st.integers(-2, 1), min_size=n, max_size=n))),
-        "roots": np.array(data.draw(st.lists(st.integers(-1, n), min_size=2, max_size=2))),
+        "nodes.child": some_changed("child", -2, 9),
+        "nodes.feature": some_changed("feature", -1, WIDTH),
+        "nodes.category_set": some_changed("category_set", -2, 1),
+        "roots": np.array(data.draw(st.just([0, 3]) | st.lists(st.integers(-1, 8), min_size=2, max_size=2))),
     }
     try:
         read = rebuilt(TreeScorer, described(trees), arrays)

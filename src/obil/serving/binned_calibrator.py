@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray, as_prior
-from obil.bayes.posterior import posterior
 from obil.compiled import compiled
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator, LinearCalibrator, Quantity
@@ -138,10 +137,23 @@ class _Pair:
         return mixed(self.first.apply(scores), self.second.apply(scores), self.prior)
 
 
+@compiled
 def mixed(first: FloatArray, second: FloatArray, prior: FloatArray) -> FloatArray:
     """Return the log ratios whose posterior at a prior is the mean of those of two others, (n, K)."""
-    logs = np.log(posterior(first, prior) + posterior(second, prior) + SMALLEST) - np.log(prior)
-    relative: FloatArray = logs - logs[:, :1]
+    n_rows, n_classes = first.shape
+    relative = np.empty((n_rows, n_classes))
+    for r in range(n_rows):
+        largest, other_largest = first[r].max(), second[r].max()
+        total, other_total = 0.0, 0.0
+        for k in range(n_classes):
+            total += prior[k] * np.exp(first[r, k] - largest)
+            other_total += prior[k] * np.exp(second[r, k] - other_largest)
+        for k in range(n_classes):
+            ratio = np.exp(first[r, k] - largest) / total + np.exp(second[r, k] - other_largest) / other_total
+            relative[r, k] = np.log(ratio + SMALLEST / prior[k])  # of the posterior to the prior
+        base = relative[r, 0]
+        for k in range(n_classes):
+            relative[r, k] -= base
     return relative
 
 

@@ -8,22 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray
-from obil.compiled import compiled
+from obil.compiled import compiled, inlined
 from obil.errors import InvalidInputError
 from obil.serving.records import JsonFloats, pack
 from obil.serving.scorers import LOGIT, PROBABILITY, OutputScorer, as_matrix, raw_scores
 
 CHUNK_ROWS = 512  # rows that walk one tree after the other: its nodes stay in the cache
-LEAF = -1
 NUMERIC = -1
-# `feature` is LEAF in leaves; `category_set` is the row of `TreeScorer.category_sets` a node splits by, or NUMERIC
+# `child` is the left child, the right one stands after it; a leaf is its own child, and no value leads out of it.
+# `category_set` is the row of `TreeScorer.category_sets` that a node splits by, or NUMERIC
 NODE = np.dtype(
-    [
-        ("threshold", "f8"), ("feature", "i4"), ("left", "i4"), ("right", "i4"),
-        ("category_set", "i4"), ("missing_left", "u1"),
-    ],
+    [("threshold", "f8"), ("feature", "i4"), ("child", "i4"), ("category_set", "i4"), ("missing_left", "u1")],
     align=True,
-)  # fmt: skip
+)
+LEAF = {"threshold": np.inf, "feature": 0, "category_set": NUMERIC, "missing_left": 1}  # what keeps a row in a leaf
 pack_nodes = partial(pack, NODE)  # from the array of each field
 Nodes = Annotated[npt.NDArray[np.void], NODE]
 
@@ -101,8 +99,7 @@ class TreeScorer(OutputScorer):
         nodes = np.concatenate([one.nodes for one in folds])
         for fold in range(len(folds)):
             own = nodes[n_nodes[fold] : n_nodes[fold + 1]]
-            own["left"] += n_nodes[fold]
-            own["right"] += n_nodes[fold]
+            own["child"] += n_nodes[fold]
             own["category_set"][own["category_set"] >= 0] += n_sets[fold]
         return replace(
             first,
@@ -153,16 +150,42 @@ def _is_sound(trees: TreeScorer) -> bool:
     )
     if not shapes:
         return False
-    inner = nodes[nodes["feature"] >= 0]
-    parents = np.flatnonzero(nodes["feature"] >= 0)
+    numbers, last = np.arange(n_nodes), np.append(trees.roots[1:], n_nodes)  # a tree ends where the next begins
+    if trees.roots[0] != 0 or not (trees.roots < last).all():
+        return False
+    leaf = nodes["child"] == numbers
     return (
-        bool(((trees.roots >= 0) & (trees.roots < n_nodes)).all())
-        and bool(((trees.outputs >= 0) & (trees.outputs < len(trees.start))).all())
-        and bool((nodes["feature"] >= LEAF).all() and (nodes["feature"] < trees.n_features).all())
-        and bool((inner["category_set"] >= NUMERIC).all() and (inner["category_set"] < len(trees.category_sets)).all())
-        # a child comes after its parent, so that no walk runs in a circle
-        and all(bool(((inner[side] > parents) & (inner[side] < n_nodes)).all()) for side in ("left", "right"))
+        bool(((trees.outputs >= 0) & (trees.outputs < len(trees.start))).all())
+        and bool(((nodes["feature"] >= 0) & (nodes["feature"] < trees.n_features)).all())
+        and bool(((nodes["category_set"] >= NUMERIC) & (nodes["category_set"] < len(trees.category_sets))).all())
+        and all(bool((nodes[name][leaf] == value).all()) for name, value in LEAF.items())
+        # children come after their parent and within its tree: no walk runs in a circle
+        and bool((leaf | (nodes["child"] > numbers)).all())
+        and bool((nodes["child"] < np.repeat(last, last - trees.roots) - ~leaf).all())
     )
+
+
+@inlined
+def _step(number: int, r: int, rows: FloatArray, nodes: Nodes) -> int:
+    """Return the child of a numeric split that a row goes to, without a branch that the processor could guess wrong."""
+    node = nodes[number]
+    x = rows[r, node.feature]
+    child: int = node.child + np.int32((x > node.threshold) | ((x != x) & (node.missing_left == 0)))  # noqa: PLR0124
+    return child
+
+
+@inlined
+def _step_by_category(number: int, r: int, rows: FloatArray, nodes: Nodes, category_sets: npt.NDArray[np.uint8]) -> int:
+    """Return the child that a row goes to, where some splits are by category."""
+    node = nodes[number]
+    if node.category_set < 0:
+        return _step(number, r, rows, nodes)
+    x = rows[r, node.feature]
+    known = x > -1.0 and x < 8 * category_sets.shape[1]  # false for NaN; codes are cut to whole numbers
+    code = int(x) if known else 0
+    in_set = (category_sets[node.category_set, code >> 3] >> (code & 7)) & 1 == 1
+    child: int = node.child + np.int32(not in_set if known else node.missing_left == 0)
+    return child
 
 
 @compiled
@@ -176,32 +199,37 @@ def walk_trees(
     single_sums: bool,
     total: FloatArray,
 ) -> None:
-    """Add the leaf of every tree to `total`, (n, outputs)."""
-    n_rows, n_values = rows.shape[0], values.shape[1]
-    n_codes = 8 * category_sets.shape[1]
+    """Add the leaf of every tree to `total`, (n, outputs).
+
+    Four walks go in step, of four rows through one tree or of one row through four: while one waits for its node,
+    the others proceed. A walk that has reached its leaf stays there.
+    """
+    n_rows, n_values, numeric = rows.shape[0], values.shape[1], category_sets.shape[0] == 0
+    leaves, trees, places = np.empty(4, dtype=np.int64), np.empty(4, dtype=np.int64), np.empty(4, dtype=np.int64)
     for start in range(0, n_rows, CHUNK_ROWS):
-        stop = min(start + CHUNK_ROWS, n_rows)
-        for tree in range(roots.shape[0]):
-            output = outputs[tree]
-            for r in range(start, stop):
-                number = roots[tree]
-                while True:
-                    node = nodes[number]
-                    if node.feature < 0:
-                        break
-                    x = rows[r, node.feature]
-                    if node.category_set >= 0:
-                        known = x > -1.0 and x < n_codes  # false for NaN; codes are cut to whole numbers
-                        code = int(x) if known else 0
-                        in_set = (category_sets[node.category_set, code >> 3] >> (code & 7)) & 1 == 1
-                        goes_left = in_set if known else node.missing_left == 1
-                    else:
-                        goes_left = x <= node.threshold or (x != x and node.missing_left == 1)  # noqa: PLR0124  # NaN
-                    number = node.left if goes_left else node.right
-                if n_values == 1:
-                    total[r, output] += values[number, 0]
-                    if single_sums:
-                        total[r, output] = np.float32(total[r, output])
+        size = min(CHUNK_ROWS, n_rows - start)
+        n_walks = roots.shape[0] * size
+        for walk in range(0, n_walks, 4):
+            for w in range(4):  # the last walks are repeated where fewer than four are left
+                trees[w] = min(walk + w, n_walks - 1) // size
+                places[w] = start + min(walk + w, n_walks - 1) - trees[w] * size
+            a, b, c, d = roots[trees[0]], roots[trees[1]], roots[trees[2]], roots[trees[3]]
+            row_a, row_b, row_c, row_d = places[0], places[1], places[2], places[3]
+            before, after = -1, np.int64(a) + b + c + d
+            while after > before:  # a child comes after its parent
+                if numeric:
+                    a, b = _step(a, row_a, rows, nodes), _step(b, row_b, rows, nodes)
+                    c, d = _step(c, row_c, rows, nodes), _step(d, row_d, rows, nodes)
                 else:
-                    for k in range(n_values):
-                        total[r, output + k] += values[number, k]
+                    a = _step_by_category(a, row_a, rows, nodes, category_sets)
+                    b = _step_by_category(b, row_b, rows, nodes, category_sets)
+                    c = _step_by_category(c, row_c, rows, nodes, category_sets)
+                    d = _step_by_category(d, row_d, rows, nodes, category_sets)
+                before, after = after, np.int64(a) + b + c + d
+            leaves[0], leaves[1], leaves[2], leaves[3] = a, b, c, d
+            for w in range(min(4, n_walks - walk)):
+                for k in range(n_values):
+                    output = outputs[trees[w]] + k
+                    total[places[w], output] += values[leaves[w], k]
+                    if single_sums:
+                        total[places[w], output] = np.float32(total[places[w], output])

@@ -13,7 +13,7 @@ from obil.serving.holdout import Holdout
 from obil.serving.networks.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import LOGIT, PROBABILITY
-from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
+from obil.serving.trees import NUMERIC, TreeScorer, pack_nodes
 
 HERE = Path(__file__).parent
 TRAINING_PRIOR = np.array([0.75, 0.25])
@@ -32,12 +32,11 @@ def stump(link: str, values: list[list[float]], start: list[float]) -> TreeScore
     """Return one split, on the second column, with missing values to the left."""
     return TreeScorer(
         nodes=pack_nodes(
-            threshold=[0.5, 0.0, 0.0],
-            feature=[1, LEAF, LEAF],
-            left=[1, 0, 0],
-            right=[2, 0, 0],
+            threshold=[0.5, np.inf, np.inf],
+            feature=[1, 0, 0],
+            child=[1, 1, 2],
             category_set=[NUMERIC] * 3,
-            missing_left=[1, 0, 0],
+            missing_left=[1, 1, 1],
         ),
         roots=np.zeros(1, dtype=np.int32),
         outputs=np.zeros(1, dtype=np.int32),

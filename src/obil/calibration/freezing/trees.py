@@ -17,7 +17,9 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
+from obil.arrays import BoolArray, IntArray
 from obil.calibration.freezing.columns import FrozenColumn, NotFrozenError
+from obil.compiled import compiled
 from obil.serving.scorers import LOGIT, PROBABILITY
 from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
 
@@ -194,18 +196,17 @@ def _frozen(
     """Return trees, whose children are numbered within each tree, one after the other."""
     sizes = [len(tree["leaf"]) for tree in trees]
     roots = np.cumsum([0, *sizes])[:-1]
-    leaf = np.concatenate([tree.pop("leaf") for tree in trees])
-    values = np.concatenate([tree.pop("values") for tree in trees], dtype=np.float64)
     fields = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
-    of_leaves = {"feature": LEAF, "threshold": 0.0, "left": 0, "right": 0}
-    for side in ("left", "right"):
-        fields[side] = fields[side].astype(np.int64) + np.repeat(roots, sizes)
-    for name, value in of_leaves.items():
-        fields[name] = np.where(leaf, value, fields[name])
+    left, right = (fields.pop(side).astype(np.int64) + np.repeat(roots, sizes) for side in ("left", "right"))
+    order, child = _in_pairs(fields["leaf"], left, right, roots)
+    fields = {"category_set": np.full(len(left), NUMERIC)} | fields
+    fields = {name: values[order] for name, values in fields.items()}
+    leaf, values = fields.pop("leaf"), fields.pop("values").astype(np.float64)
+    fields = {name: np.where(leaf, LEAF[name], own) for name, own in fields.items()}
     width = max(map(len, sets or ()), default=1)
     category_sets = np.frombuffer(b"".join(own.ljust(width, b"\0") for own in sets or ()), np.uint8)
     return TreeScorer(
-        nodes=pack_nodes(**{"category_set": np.full(len(leaf), NUMERIC)} | fields),
+        nodes=pack_nodes(child=child, **fields),
         roots=roots.astype(np.int32),
         outputs=np.array(outputs, dtype=np.int32),
         values=values,
@@ -214,6 +215,23 @@ def _frozen(
         n_features=int(estimator.n_features_in_),
         **rest,
     )
+
+
+@compiled
+def _in_pairs(leaf: BoolArray, left: IntArray, right: IntArray, roots: IntArray) -> tuple[IntArray, IntArray]:
+    """Return nodes in an order in which every right child follows its left one, and the new number of the latter."""
+    order, child = np.empty(len(leaf), dtype=np.int64), np.empty(len(leaf), dtype=np.int64)
+    for root in roots:
+        order[root], at, end = root, root, root + 1
+        while at < end:
+            node = order[at]
+            if leaf[node]:
+                child[at] = at
+            else:
+                child[at], order[end], order[end + 1] = end, left[node], right[node]
+                end += 2
+            at += 1
+    return order, child
 
 
 TREES: tuple[tuple[Any, Any], ...] = (
