@@ -12,6 +12,7 @@ import pytest
 
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.serving.files import load, save
+from tests.cli.cases import obil
 from tests.serving.ensembles import as_model
 from tests.serving.test_records import GOLDEN
 
@@ -120,9 +121,8 @@ def test_a_model_of_obil_fit_decides_without_torch_or_scikit_learn(model: str, t
     table = pd.DataFrame({"age": age, "ward": ward, "ill": np.where(ill, "yes", "no")})
     table.loc[::9, "age"] = np.nan
     table.to_csv(tmp_path / "train.csv", index=False)
-    command = [sys.executable, "-c", "from obil.cli.main import app; app()"]
-    fit = f"fit train.csv --target ill --out model --model {model}".split()
-    subprocess.run([*command, *fit], check=True, cwd=tmp_path, capture_output=True)
+    fit = obil("fit", tmp_path / "train.csv", "--target", "ill", "--out", tmp_path / "model", "--model", model)
+    assert fit.exit_code == 0, fit.output
     program = """
         import sys
         import obil

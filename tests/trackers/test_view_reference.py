@@ -40,10 +40,21 @@ def fitted(n_classes: int, separation: float = 2.5, seed: int = 1) -> RatioModel
     return classifier.fit(drawn.features, drawn.labels).model_
 
 
+@cache
+def fitted_again(n_classes: int) -> RatioModel:
+    """Return the same model fitted anew on the same rows."""
+    return fitted.__wrapped__(n_classes)
+
+
+@cache
+def reference_of(n_classes: int) -> ViewReference:
+    return ViewReference.of_model(fitted(n_classes))
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_fitted_model_gives_tables_of_the_right_shapes(n_classes: int) -> None:
     model = fitted(n_classes)
-    known = ViewReference.of_model(model)
+    known = reference_of(n_classes)
     n_views, monitored = len(model.view_members), 1 if n_classes == 2 else n_classes
     assert known.n_views == n_views == 4
     assert known.expected.shape == (monitored, n_views, len(GRID))
@@ -71,7 +82,7 @@ def influence_of(log_ratios: FloatArray, x: float, weights: FloatArray) -> Float
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_tables_are_what_a_search_over_the_held_out_rows_finds(n_classes: int) -> None:
     model = fitted(n_classes)
-    known, rows = ViewReference.of_model(model), model.evidence_holdout
+    known, rows = reference_of(n_classes), model.evidence_holdout
     all_ratios = [rows.log_ratios, *(view.holdout for view in model.view_members)]
     for c, k in enumerate([1] if n_classes == 2 else range(n_classes)):
         others = [j for j in range(n_classes) if j != k]
@@ -105,7 +116,7 @@ def test_the_tables_are_what_a_search_over_the_held_out_rows_finds(n_classes: in
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_every_figure_is_rounded_to_six_digits(n_classes: int) -> None:
-    known = ViewReference.of_model(fitted(n_classes))
+    known = reference_of(n_classes)
     for field in FIELDS:
         for value in getattr(known, field).ravel():
             assert value == float(f"{value:.{DIGITS - 1}e}")
@@ -113,7 +124,7 @@ def test_every_figure_is_rounded_to_six_digits(n_classes: int) -> None:
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_they_come_back_from_json_as_they_were(n_classes: int) -> None:
-    for known in (ViewReference.of_model(fitted(n_classes)), ViewReference.empty(n_classes)):
+    for known in (reference_of(n_classes), ViewReference.empty(n_classes)):
         text = json.dumps(known.to_json(), allow_nan=False)
         back = ViewReference.from_json(json.loads(text), n_classes=n_classes)
         for field in FIELDS:
@@ -141,7 +152,7 @@ def damaged(described: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_damaged_json_is_refused(n_classes: int) -> None:
-    described = json.loads(json.dumps(ViewReference.of_model(fitted(n_classes)).to_json()))
+    described = json.loads(json.dumps(reference_of(n_classes).to_json()))
     for case in damaged(described):
         with pytest.raises(InvalidStateError):
             ViewReference.from_json(case, n_classes=n_classes)
@@ -152,13 +163,13 @@ def test_damaged_json_is_refused(n_classes: int) -> None:
 
 
 def test_a_number_too_large_for_a_float_is_refused() -> None:
-    described = ViewReference.of_model(fitted(2)).to_json()
+    described = reference_of(2).to_json()
     with pytest.raises(InvalidStateError):
         ViewReference.from_json({**described, "noise": [[10**400]] * 4}, n_classes=2)
 
 
 def test_a_transposed_table_is_refused() -> None:
-    described = ViewReference.of_model(fitted(3)).to_json()
+    described = reference_of(3).to_json()
     with pytest.raises(InvalidStateError):
         ViewReference.from_json({**described, "noise": np.array(described["noise"]).T.tolist()}, n_classes=3)
 
@@ -171,7 +182,7 @@ def test_tables_of_views_are_refused_where_there_are_none() -> None:
 
 def test_what_views_differ_by_within_the_noise_of_the_held_out_rows_is_not_expected_of_them() -> None:
     # the four views and the model see the same 900 rows, whose ratios are nearly exact: most of it is noise
-    known, model = ViewReference.of_model(fitted(2)), fitted(2)
+    known, model = reference_of(2), fitted(2)
     raw = []
     for level in (0.1, 0.2, 0.3, 0.5, 0.7):
         weights = model.holdout_.weights_at(np.array([1.0 - level, level]))
@@ -187,7 +198,8 @@ def test_what_views_differ_by_within_the_noise_of_the_held_out_rows_is_not_expec
 
 
 def test_the_better_a_model_separates_the_less_it_is_sensitive() -> None:
-    tables = [ViewReference.of_model(fitted(2, separation)).sensitivity[0] for separation in (0.8, 1.6, 3.2)]
+    models = fitted(2, 0.8), fitted(2, 1.6), fitted(2)  # the last: 2.5
+    tables = [ViewReference.of_model(model).sensitivity[0] for model in models]
     for weaker, stronger in itertools.pairwise(tables):
         inner = slice(3, 9)  # priors of .03 to .7, where 900 rows tell
         assert (stronger[inner] < weaker[inner]).all()
@@ -263,7 +275,7 @@ def test_the_same_model_once_more_changes_nothing(lead: str) -> None:
     model = fitted(2)
     tracker = told(model, lead)
     before = tracker.state()
-    again = fitted.__wrapped__(2)
+    again = fitted_again(2)
     assert again is not model
     for same in (model, again):
         other = tracker.with_views_of(same)
@@ -290,7 +302,7 @@ def test_a_model_without_views_gives_a_reference_of_its_ratio_alone() -> None:
 
 
 def test_a_view_reference_of_another_number_of_classes_is_refused() -> None:
-    known = ViewReference.of_model(fitted(2))
+    known = reference_of(2)
     for view_reference in (known, known.to_json()):
         tracker = SafeTracker(0.3, view_reference=view_reference)
         before = tracker.state()

@@ -1,5 +1,7 @@
 """The intervals over the last rows hold while the tracker lags behind a step of the prior, without a label."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.outcome_tally import MEMORY, OutcomeTally
+from obil.serving.ratio_model import RatioModel
 
 CLASSES = GaussianClasses.pair(2.0)
 COSTS = Costs(false_positive=1, false_negative=20)
@@ -15,13 +18,18 @@ START, N_ROWS = 0.05, 6_000
 FIGURES = ("precision", "recall", "cost")
 
 
+@cache
+def calibrated(seed: int) -> RatioModel:
+    """Return a model of scores that are calibrated on 4,000 rows."""
+    training = CLASSES.draw(np.full(4_000, START), random_state=seed)
+    return RatioClassifier.from_scores(2.0 * training.log_ratios[:, 1] + 1.0, training.labels, kind="margin").model_
+
+
 def covered(run: int, to: float) -> tuple[list[bool], list[float]]:
     """Return whether the intervals held the truth of a stream that steps, and how wide they were."""
-    training = CLASSES.draw(np.full(4_000, START), random_state=1_000 + run // 5 * 5)
-    model = RatioClassifier.from_scores(2.0 * training.log_ratios[:, 1] + 1.0, training.labels, kind="margin").model_
     step = int(np.random.default_rng(run).integers(1_500, 5_500))
     stream = CLASSES.draw(np.where(np.arange(N_ROWS) < step, START, to), random_state=run)
-    online = OnlineClassifier(model, costs=COSTS, monitor=False, horizon=0)
+    online = OnlineClassifier(calibrated(1_000 + run // 5 * 5), costs=COSTS, monitor=False, horizon=0)
     alerts = online.decide_many(2.0 * stream.log_ratios[:, 1] + 1.0).labels == 1
     weights = (1.0 - 1.0 / MEMORY) ** np.arange(N_ROWS)[::-1]
     positive = stream.labels == 1
