@@ -12,23 +12,25 @@ from obil.calibration.gate import Gate
 from obil.errors import InvalidInputError
 from obil.serving.holdout import Holdout
 from tests.calibration.rows import held_out, three_classes, with_counts
+from tests.thorough import repeats
 
 QUICK = Gate(n_simulations=60)
-SEEDS = range(200)
+N_SETS = repeats(100, 200)
+SEEDS = range(N_SETS)
 
 
 def test_a_bias_of_seven_tenths_is_never_deployed_on_two_thousand_rows_at_one_percent() -> None:
     decisions = Counter(QUICK.judge(held_out(2000, 0.01, seed, bias=0.7)).decision for seed in SEEDS)
     assert decisions["deploy"] == 0
-    assert decisions["too few"] <= 20  # it is seen, not only doubted
+    assert decisions["too few"] <= N_SETS / 10  # it is seen, not only doubted
 
 
 @pytest.mark.parametrize("n_rows", [2000, 5000])
-def test_of_two_hundred_calibrated_sets_with_fifty_positives_few_are_refused_and_most_deployed(n_rows: int) -> None:
-    # a set is refused with probability below .01: more than 10 of 200 happens with probability below 1e-5
+def test_of_many_calibrated_sets_with_fifty_positives_few_are_refused_and_most_deployed(n_rows: int) -> None:
+    # a set is refused with probability below .01: more than 7 of 100, or 10 of 200, with probability below 1e-5
     decisions = Counter(QUICK.judge(with_counts(n_rows - 50, 50, seed)).decision for seed in SEEDS)
-    assert decisions["refuse"] <= 10
-    assert decisions["deploy"] >= 160
+    assert decisions["refuse"] <= (7 if N_SETS == 100 else 10)
+    assert decisions["deploy"] >= 0.8 * N_SETS
 
 
 def test_a_large_bias_or_slope_is_refused_in_a_sentence_with_figures() -> None:
