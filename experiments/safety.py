@@ -22,7 +22,7 @@ from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel, View
 from obil.serving.scorers import ColumnScorer
 from obil.trackers import BayesBank, SafeTracker
-from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
+from obil.trackers.bayes_bank import SLOW_MEMORIES, SLOW_START_ROWS
 from obil.trackers.view_guard import BLOCK_ROWS, QUIET_BLOCKS
 from obil.trackers.view_reference import ViewReference
 

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import Costs
+from obil.bayes.local_prior import local_priors
 from obil.datasets import prior_paths
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, ModelFileError
@@ -23,7 +24,6 @@ from obil.estimators.ratio_classifier import RatioClassifier
 from obil.evaluation.backtest import N_DRAWS, backtest
 from obil.evaluation.backtest_advice import TITLES, choose_lead, difference, difference_of_draws, start_weights
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
-from obil.evaluation.local_prior import local_priors
 from obil.evaluation.prior_plots import draw_backtest
 from obil.evaluation.table_backtest import backtest_table
 from obil.online.online_classifier import OnlineClassifier
@@ -78,7 +78,7 @@ def test_under_label_shift_adapting_beats_not_adapting_and_the_sentence_says_so(
         assert result[method].prior_error < result["static"].prior_error
     assert result["oracle"].log_loss_ratio < result["bank"].log_loss_ratio + 0.01
     advised = result.recommendation
-    assert advised.lead in ("slow", "fast")
+    assert advised.lead in ("auto", "fast")
     assert "% less than not adapting (log loss" in advised.sentence
     assert "lower, beyond noise)" in advised.sentence
     assert "With 5 % of the labels, 500 rows late, it would have cost" in advised.sentence
@@ -95,7 +95,7 @@ def test_where_the_classes_themselves_drift_the_advice_is_to_wait_for_labels() -
 
 def test_a_quiet_past_leaves_the_default() -> None:
     result = found("quiet")
-    assert result.recommendation.lead == "slow"
+    assert result.recommendation.lead == "auto"
     assert "no sure difference" in result.recommendation.sentence
     assert result["safe"].log_loss_ratio == pytest.approx(1.0, abs=0.005)
 
@@ -390,16 +390,16 @@ def test_the_lead_follows_from_what_is_beyond_noise() -> None:
     base = rng.random(2_000)
     noise = 0.5 * rng.normal(size=2_000)
     better, worse = base - 0.2, base + 0.2
-    assert choose_lead(base, base, base) == "slow"
+    assert choose_lead(base, base, base) == "auto"
     assert choose_lead(base, better, better - 0.2) == "fast"
-    assert choose_lead(base, better, better + 0.001 * noise) == "slow"  # fast is no better than slow
+    assert choose_lead(base, better, better + 0.001 * noise) == "auto"  # fast is no better than slow
     assert choose_lead(base, worse, base - 0.2) == "fast"
     assert choose_lead(base, worse, base) == "training"
     assert choose_lead(base, worse, worse) == "training"
-    assert choose_lead(base, base + noise - noise.mean(), base + noise - noise.mean()) == "slow"
-    assert choose_lead(base, better, worse) == "slow"
+    assert choose_lead(base, base + noise - noise.mean(), base + noise - noise.mean()) == "auto"
+    assert choose_lead(base, better, worse) == "auto"
     price = np.log(2_000) / 2_000  # of learning a prior that does not move, a row
-    assert choose_lead(base, base + 0.9 * price, base) == "slow"
+    assert choose_lead(base, base + 0.9 * price, base) == "auto"
     assert choose_lead(base, base + 1.1 * price, base) == "training"
 
 
@@ -433,9 +433,9 @@ def test_a_model_without_advice_is_saved_and_loaded_without(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "advice",
     [7, "fast", [], {}, {"lead": "fast"}, {"lead": ["fast"], "start_weights": None},
-     {"lead": "reckless", "start_weights": None}, {"lead": "slow", "start_weights": [0.5, 0.6]},
-     {"lead": "slow", "start_weights": [1.5, -0.5]}, {"lead": "slow", "start_weights": [float("nan"), 1.0]},
-     {"lead": "slow", "start_weights": ["a", "b"]}, {"lead": "slow", "start_weights": []}],
+     {"lead": "reckless", "start_weights": None}, {"lead": "auto", "start_weights": [0.5, 0.6]},
+     {"lead": "auto", "start_weights": [1.5, -0.5]}, {"lead": "auto", "start_weights": [float("nan"), 1.0]},
+     {"lead": "auto", "start_weights": ["a", "b"]}, {"lead": "auto", "start_weights": []}],
 )  # fmt: skip
 def test_damaged_advice_is_refused(advice: object, tmp_path: Path) -> None:
     save(MODELS["logistic, affine"](), tmp_path / "model")

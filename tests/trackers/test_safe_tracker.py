@@ -15,7 +15,6 @@ from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.trackers import BayesBank, SafeTracker
 from obil.trackers.restore import restore_tracker
-from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
 from tests.thorough import repeats
 from tests.trackers.cases import assert_in_simplex, start_prior, stream, through_json, with_views
 from tests.trackers.test_bayes_bank_guarantee import best_with_switches
@@ -40,7 +39,7 @@ class Oracle:
     """The experts beside a tracker: banks of their own, and the rest from the reference."""
 
     def __init__(self, start: FloatArray) -> None:
-        self.slow = BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
+        self.slow = BayesBank.slow(start)
         self.fast = BayesBank(start)
         self.experts = ReferenceExperts(start)
 
@@ -288,7 +287,7 @@ def test_the_labelled_prior_is_hajeks_estimator_and_unbiased() -> None:
 def test_labels_decide_once_they_come() -> None:
     classes = GaussianClasses.pair(2.0)
     drawn = classes.draw(np.full(400, 0.5), random_state=3)
-    for lead in ("slow", "fast", "training"):
+    for lead in ("auto", "fast", "training"):
         tracker = SafeTracker(0.1, lead=lead)
         assert not tracker.status.startswith("labels")
         for row, label in zip(drawn.log_ratios, drawn.labels.tolist(), strict=True):
@@ -340,7 +339,7 @@ def test_the_prior_is_the_prevalence_although_rows_are_decided_otherwise() -> No
 
 def test_the_lead_decides_until_labels_come() -> None:
     rows = stream(700, 2, seed=5)
-    slow = BayesBank(0.3, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
+    slow = BayesBank.slow(0.3)
     np.testing.assert_array_equal(SafeTracker(0.3).update_many(rows), slow.update_many(rows))
     np.testing.assert_array_equal(SafeTracker(0.3, lead="fast").update_many(rows), BayesBank(0.3).update_many(rows))
     kept = SafeTracker(0.3, lead="training").update_many(rows)
@@ -506,7 +505,7 @@ def test_start_weights_that_are_no_distribution_are_refused(weights: Any) -> Non
         {"view_reference": 5},
         {"view_reference": []},
         {"start_weights": [[1.0], [1.0, 2.0]]},
-        {"lead": np.array(["slow", "fast"])},
+        {"lead": np.array(["auto", "fast"])},
     ],
 )
 def test_settings_of_a_wrong_kind_are_refused_as_invalid_input(options: dict[str, Any]) -> None:
@@ -691,4 +690,4 @@ def test_summarises_what_labels_have_shown_and_nothing_before_the_first() -> Non
     assert (summary.slope, summary.counts.tolist()) == (state["labels.maps"][0][0], state["labels.counts"][1])
     assert summary.slope_sd < 0.15  # the standard deviation it started with
     assert summary.unlabelled_prior.tolist() == state["slow.prior"]
-    assert (tracker.lead, tracker.start_prior.tolist()) == ("slow", [0.8, 0.2])
+    assert (tracker.lead, tracker.start_prior.tolist()) == ("auto", [0.8, 0.2])

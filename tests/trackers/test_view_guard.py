@@ -10,7 +10,6 @@ from obil.arrays import FloatArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.trackers import BayesBank, SafeTracker
-from obil.trackers.safe_tracker import SLOW_MEMORIES, SLOW_START_ROWS
 from obil.trackers.view_guard import ALARM, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
 from obil.trackers.view_reference import GRID, ViewReference
 from tests.trackers.cases import assert_in_simplex, start_prior, stream, with_views
@@ -36,10 +35,11 @@ class ReferenceGuard:
         self.disagreement, self.quiet = 0.0, 0
 
     def hold_back(self, slow: FloatArray, fast: FloatArray) -> FloatArray:
-        tracked = fast if self.may_admit and self.quiet >= 10 else slow
+        is_fast = self.may_admit and self.quiet >= 6
+        tracked = fast if is_fast else slow
         guarded = tracked.copy()
         for c, k in enumerate(self.monitored):
-            table = self.known.sensitivity[c]
+            table = np.hypot(self.known.sensitivity[c], 3.0 * self.known.error[1 if is_fast else 0, c])
             drift = max(np.interp(tracked[k], GRID, table), np.interp(self.start[k], GRID, table))
             move = arc(tracked[k]) - arc(self.start[k])
             left = 0.0 if abs(move) <= drift else move * (1 - (drift / move) ** 2)
@@ -102,6 +102,7 @@ def some_view_reference(n_views: int, n_classes: int, seed: int) -> ViewReferenc
         rng.uniform(0.0, 0.02, size=(monitored, len(GRID))),
         rng.uniform(1e-5, 1e-4, size=(n_views, monitored)),
         rng.uniform(100.0, 900.0, size=(n_views + 1, monitored)),
+        rng.uniform(0.0, 0.01, size=(2, monitored)),
     )
 
 
@@ -132,12 +133,13 @@ def gaussian_view_reference(
         scores = np.sin(2 * arc(prior)) * (ratios - 1) / (1 + prior * (ratios - 1))
         information[w] = 1_500 * float(weights @ scores**2)
     return ViewReference(
-        np.zeros((1, len(subsets), len(GRID))), sensitivity, np.full((len(subsets), 1), 1e-5), information
-    )
+        np.zeros((1, len(subsets), len(GRID))), sensitivity, np.full((len(subsets), 1), 1e-5), information,
+        np.zeros((2, 1)),
+    )  # fmt: skip
 
 
 def slow_bank(prior: float) -> BayesBank:
-    return BayesBank(prior, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
+    return BayesBank(prior, memories=(3_000, 10_000, 30_000, None), n_snapshots=0, start_rows=800.0)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -160,7 +162,7 @@ def test_the_kernel_equals_the_reference(n_classes: int, may_admit: bool, larges
     guarded = np.empty((n_rows + 1, n_classes))
     guard_rows(
         rows, views, paths[0], paths[1], start, np.array(KEPT_EACH_BLOCK), np.array(GRID),
-        known.expected, known.sensitivity, known.noise, known.least_information, may_admit, *memory, guarded,
+        known.expected, known.shrinkage, known.noise, known.least_information, may_admit, *memory, guarded,
     )  # fmt: skip
     admitted = []
     for t in range(n_rows):
@@ -238,7 +240,8 @@ def parted_by(noise: float) -> SafeTracker:
     """Return a tracker that had admitted fast memories, after one block in which its view says something else."""
     classes = GaussianClasses.pair(2.0)
     drawn = classes.draw(np.full(500, 0.5), random_state=19)
-    known = ViewReference(np.zeros((1, 1, 12)), np.zeros((1, 12)), np.full((1, 1), noise), np.full((2, 1), 300.0))
+    tables = np.zeros((1, 1, 12)), np.zeros((1, 12)), np.full((1, 1), noise), np.full((2, 1), 300.0), np.zeros((2, 1))
+    known = ViewReference(*tables)
     state = SafeTracker(0.3, view_reference=known).state()
     state["memory"]["guard.seen"] = [0, 12]
     tracker = SafeTracker.from_state(state)
@@ -280,7 +283,7 @@ def test_what_is_guarded_lies_between_the_start_and_what_was_tracked(n_classes: 
         memory.bounds[:] = rng.uniform(0.0, 0.3, size=memory.bounds.shape) * [-1.0, 1.0]
         guard_rows(
             nothing, np.empty((0, 0, n_classes)), tracked[None], tracked[None], start, np.array(KEPT_EACH_BLOCK),
-            np.array(GRID), known.expected, known.sensitivity, known.noise, known.least_information, False,
+            np.array(GRID), known.expected, known.shrinkage, known.noise, known.least_information, False,
             *memory, guarded,
         )  # fmt: skip
         assert_in_simplex(guarded)
@@ -297,7 +300,7 @@ def test_an_excess_beyond_the_move_takes_all_of_it_back_and_none_of_it_leaves_it
         memory.bounds[:] = bounds
         guard_rows(
             nothing, np.empty((0, 0, 2)), tracked[None], tracked[None], start, np.array(KEPT_EACH_BLOCK),
-            np.array(GRID), known.expected, known.sensitivity, known.noise, known.least_information, False,
+            np.array(GRID), known.expected, known.shrinkage, known.noise, known.least_information, False,
             *memory, guarded,
         )  # fmt: skip
         np.testing.assert_allclose(guarded[0, 1], expected, atol=1e-4)
@@ -324,18 +327,18 @@ def test_a_guarded_prior_is_never_0(n_classes: int, start: float) -> None:
         assert_in_simplex(tracker.prior)
 
 
-def test_exact_views_under_label_shift_admit_fast_memories_after_ten_quiet_blocks() -> None:
-    # seed 10: 5,000 rows whose prior goes from .1 to .3 and back; the views see one half of the features each
+def test_exact_views_under_label_shift_admit_fast_memories_after_six_quiet_blocks() -> None:
+    # seed 10: 3,000 rows whose prior goes from .1 to .3 and back; the views see one half of the features each
     classes = GaussianClasses.spread(2.5, n_features=8)
     tracker = SafeTracker(0.1, view_reference=gaussian_view_reference(classes, HALVES, prior=0.1))
-    path = 0.1 + 0.2 * np.sin(np.linspace(0.0, np.pi, 5_000)) ** 2
+    path = 0.1 + 0.2 * np.sin(np.linspace(0.0, np.pi, 3_000)) ** 2
     drawn = classes.draw(path, random_state=10)
     views = np.stack([classes.log_ratios(drawn.features, subset=half) for half in HALVES], axis=1)
     evidence = with_views(drawn.log_ratios, views)
-    tracker.update_many(drawn.log_ratios[:4_999], evidence=evidence[:4_999])
+    tracker.update_many(drawn.log_ratios[:2_999], evidence=evidence[:2_999])
     assert not tracker.admitted
-    assert tracker.status == "the slow bank, held back by its views"
-    tracker.update(drawn.log_ratios[4_999], evidence=evidence[4_999])
+    assert tracker.status == "slow memories, until the views agree for 6 blocks of 500 rows"
+    tracker.update(drawn.log_ratios[2_999], evidence=evidence[2_999])
     assert tracker.admitted
     assert tracker.disagreement < ALARM
     assert tracker.status == "fast memories, admitted because the views agree"

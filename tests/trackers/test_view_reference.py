@@ -228,7 +228,7 @@ def told(model: RatioModel, lead: str) -> SafeTracker:
     return tracker
 
 
-@pytest.mark.parametrize("lead", ["slow", "fast", "training"])
+@pytest.mark.parametrize("lead", ["auto", "fast", "training"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_with_another_model_what_is_known_of_the_prior_is_kept_and_what_was_said_of_its_scores_is_not(
     n_classes: int, lead: str
@@ -269,7 +269,7 @@ def test_the_prior_is_no_longer_held_back_by_what_the_views_of_the_old_model_sai
     np.testing.assert_array_equal(other.prior, unseen.prior)
 
 
-@pytest.mark.parametrize("lead", ["slow", "fast", "training"])
+@pytest.mark.parametrize("lead", ["auto", "fast", "training"])
 def test_the_same_model_once_more_changes_nothing(lead: str) -> None:
     # neither the model itself nor one fitted anew on the same rows says anything new
     model = fitted(2)
@@ -285,7 +285,7 @@ def test_the_same_model_once_more_changes_nothing(lead: str) -> None:
 
 
 def test_views_are_only_replaced_by_those_of_as_many_classes_and_once_started() -> None:
-    tracker = told(fitted(2), "slow")
+    tracker = told(fitted(2), "auto")
     with pytest.raises(InvalidInputError):
         tracker.with_views_of(fitted(3))
     with pytest.raises(NotStartedError):
@@ -298,7 +298,12 @@ def test_a_model_without_views_gives_a_reference_of_its_ratio_alone() -> None:
     assert known.n_views == 0
     np.testing.assert_array_equal(known.sensitivity, ViewReference.of_model(model).sensitivity)
     tracker = SafeTracker(0.3, view_reference=known)
-    assert tracker.status == "the slow bank: there are neither views nor labels to check a faster one"
+    assert tracker.status == "the start prior, until labels come: the model has no views that could support a move"
+    tracker.update_many(np.tile([0.0, 3.0], (2_000, 1)))
+    np.testing.assert_allclose(tracker.prior, [0.7, 0.3], rtol=1e-12)
+    vouched = SafeTracker(0.3, view_reference=known, lead="fast")
+    vouched.update_many(np.tile([0.0, 3.0], (2_000, 1)))
+    assert vouched.prior[1] > 0.9
 
 
 def test_a_view_reference_of_another_number_of_classes_is_refused() -> None:

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from obil.arrays import FloatArray, IntArray, as_integer, as_scaled, require_in
 from obil.bayes.costs import Costs
+from obil.bayes.local_prior import best_window, local_prior_error, local_priors
 from obil.datasets.splits import Split, time_split
 from obil.datasets.times import as_times
 from obil.errors import InvalidInputError, ObilError
@@ -36,7 +37,6 @@ from obil.evaluation.backtest_advice import (
     why,
 )
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
-from obil.evaluation.local_prior import best_window, local_prior_error, local_priors
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy
 from obil.serving.ratio_model import RatioModel, as_dataframe, as_ratio_model

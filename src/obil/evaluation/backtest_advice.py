@@ -117,18 +117,18 @@ def replayed(method: str, drawn: Sequence[Scored], static: Scored) -> Replayed:
     )
 
 
-def choose_lead(static: FloatArray, slow: FloatArray, fast: FloatArray) -> str:
+def choose_lead(static: FloatArray, safe: FloatArray, fast: FloatArray) -> str:
     """Return what should decide before labels come, from the log losses (n,) of three methods on the same rows.
 
-    "fast" where the guarded fast bank did better than both others beyond noise; else "training" where the guarded
-    slow bank did worse than the training prior, beyond noise and by more than log n in all; else "slow", the default.
+    "fast" where the guarded fast bank did better than both others beyond noise; else "training" where the safe
+    tracker did worse than the training prior, beyond noise and by more than log n in all; else "auto", the default.
     Learning a prior that never moves costs about log n however right the model is: where nothing changed, a loss
     of that size is no reason not to adapt.
     """
-    if difference(fast, static).sign < 0 and difference(fast, slow).sign < 0:
+    if difference(fast, static).sign < 0 and difference(fast, safe).sign < 0:
         return "fast"
-    harm = difference(slow, static)
-    return "training" if harm.sign > 0 and harm.mean * len(slow) > np.log(len(slow)) else "slow"
+    harm = difference(safe, static)
+    return "training" if harm.sign > 0 and harm.mean * len(safe) > np.log(len(safe)) else "auto"
 
 
 def start_weights(earned: FloatArray) -> tuple[float, ...]:
@@ -152,16 +152,16 @@ def why(lead: str, methods: Mapping[str, Replayed], *, label_rate: float, label_
         text = f"Adapting without labels would have done harm: it would have {figures}. "
         text += "A tracker should start from the training prior and wait for labels"
     elif lead == "fast":
-        text = f"Adapting would have {figures}, and fast memories did better than slow ones: they should lead from "
+        text = f"Adapting would have {figures}, and fast memories did better than the default: they should lead from "
         text += "the first row on"
     elif shown.excess.sign < 0:
-        text = f"Adapting would have {figures}: the guarded slow tracker should lead, as it does by default"
+        text = f"Adapting would have {figures}: the safe tracker should start as it does by default"
     elif shown.excess.sign > 0:
         text = f"Adapting would have {figures}, no more than it takes to learn a prior that does not move. "
-        text += "The guarded slow tracker should lead, as it does by default"
+        text += "The safe tracker should start as it does by default"
     else:
         text = f"Adapting would have made no sure difference: it would have {figures}. "
-        text += "The guarded slow tracker should lead, as it does by default"
+        text += "The safe tracker should start as it does by default"
     if n_labels:
         late = f"{label_delay:,} rows late" if label_delay else "at once"
         text += f". With {100.0 * label_rate:g} % of the labels, {late}, it would have {_figures(methods[LABELLED])}"

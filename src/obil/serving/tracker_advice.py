@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from obil.arrays import as_floats
 from obil.errors import InvalidInputError
 
-LEADS = ("training", "slow", "fast")
+LEADS = ("auto", "training", "fast")
 SMALLEST_WEIGHT = 1e-6
 
 
@@ -17,7 +17,7 @@ class TrackerAdvice:
     True
     """
 
-    lead: str  # "training", "slow" or "fast"
+    lead: str  # "auto", "training" or "fast"
     start_weights: tuple[float, ...] | None = None  # of each expert, summing to 1
 
     def __post_init__(self) -> None:

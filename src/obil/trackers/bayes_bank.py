@@ -14,6 +14,8 @@ from obil.trackers.tracker import CompiledTracker
 MEMORIES: tuple[float | None, ...] = (50, 150, 500, 1_500, 5_000, 15_000, 50_000, None)
 # The least rate at which the best expert changes: all three are run at once and mixed by their evidence.
 SWITCHING_RATES = (1e-6, 3e-4, 3e-3)
+SLOW_MEMORIES: tuple[float | None, ...] = (3_000, 10_000, 30_000, None)
+SLOW_START_ROWS = 800.0
 
 
 class BayesBank(CompiledTracker):
@@ -70,6 +72,17 @@ class BayesBank(CompiledTracker):
             switching_rates=[require_in("a switching rate", r, 1e-12, 0.5) for r in switching_rates],
             start_rows=None if start_rows is None else require_in("start_rows", start_rows, 1e-3, 1e9),
         )
+
+    @classmethod
+    def slow(cls, prior: PriorLike | None = None) -> "BayesBank":
+        """Return a bank of long memories alone, which starts with many rows at its prior."""
+        return cls(prior, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
+
+    def path(self, rows: FloatArray) -> FloatArray:
+        """Update with checked rows (n, K) in order; return the prior before each and after the last, (n + 1, K)."""
+        priors = np.empty((len(rows) + 1, rows.shape[1]))
+        self._run_kernel(rows, priors)
+        return priors
 
     def interval(self, level: float = 0.9) -> FloatArray:
         """Return the central credible interval of each class's prior under the mixture of filters, (K, 2).

@@ -44,29 +44,23 @@ from obil.trackers.label_summary import (
 )
 from obil.trackers.safe_state import SafeMemory, require_possible_guard, require_possible_labels
 from obil.trackers.tracker import CompiledTracker
-from obil.trackers.view_guard import (
-    KEPT_EACH_BLOCK,
-    LARGEST_SENSITIVITY,
-    QUIET_BLOCKS,
-    GuardMemory,
-    guard_rows,
-)
-from obil.trackers.view_reference import ViewReference
+from obil.trackers.view_guard import BLOCK_ROWS, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
+from obil.trackers.view_reference import NOT_KNOWN, ViewReference
 
-SLOW_MEMORIES: tuple[float | None, ...] = (3_000, 10_000, 30_000, None)
-SLOW_START_ROWS = 800.0
-LEADS = {"training": TRAINING, "slow": GUARDED, "fast": GUARDED}
+LEADS = {"auto": GUARDED, "training": TRAINING, "fast": GUARDED}
 
 
 class SafeTracker(CompiledTracker):
     """Follow the prior as far as views and labels support it.
 
     p(x | class) drifts after deployment, and a likelihood cannot separate that from a change of the prior. So this
-    tracker moves slowly; not at all where a small drift of the ratio would explain the move; and no further than the
-    *views* of the model, scores from models on feature subsets, agree beyond their noise. Fast memories are admitted
-    after ten blocks of 500 rows without a disagreement. As soon as labels come (`feedback`), the posteriors of eight
-    experts (training prior, guarded prior, fast bank, three label counts, two recalibrations) are mixed by their log
-    loss, and the more the labels have shown, the larger is their weight (`label_weight`).
+    tracker moves no further than the *views* of the model, scores from models on feature subsets, agree beyond their
+    noise; and not at all where a small drift of the ratio, or an error such as it made on the held-out rows in their
+    order, would explain the move. Fast memories are admitted where they made next to no such error, after six blocks
+    of 500 rows in which the views agree. Without views nothing supports a move, and the prior stays where it started
+    until labels come. As soon as they do (`feedback`), the posteriors of eight experts (training prior, guarded prior,
+    fast bank, three label counts, two recalibrations) are mixed by their log loss, and the more the labels have shown,
+    the larger is their weight (`label_weight`).
 
     Guarantee
     ---------
@@ -85,8 +79,9 @@ class SafeTracker(CompiledTracker):
     view_reference
         Measured on a model's held-out rows (`SafeTracker.for_model`), or None: then the tracker is the slow bank.
     lead
-        What decides before the first label: "slow", the guarded slow bank; "fast", the guarded fast bank from the
-        first row on; "training", the start prior. `obil.backtest` recommends one.
+        What decides before the first label: "auto", the guarded slow or fast bank, as far as their errors on held-out
+        rows allow; "fast", the guarded fast bank from the first row on, whatever its errors were; "training", the
+        start prior. `obil.backtest` recommends one.
     start_weights
         Weights of the experts when the first label comes; equal if None.
 
@@ -107,7 +102,7 @@ class SafeTracker(CompiledTracker):
         prior: PriorLike | None = None,
         *,
         view_reference: ViewReference | Mapping[str, Any] | None = None,
-        lead: str = "slow",
+        lead: str = "auto",
         start_weights: Sequence[float] | None = None,
     ) -> None:
         if str(lead) not in LEADS:
@@ -169,7 +164,7 @@ class SafeTracker(CompiledTracker):
 
     @property
     def lead(self) -> str:
-        """What decides before the first label: "slow", "fast" or "training"."""
+        """What decides before the first label: "auto", "fast" or "training"."""
         return str(self._settings["lead"])
 
     @property
@@ -202,11 +197,19 @@ class SafeTracker(CompiledTracker):
             return "the start prior, until labels come"
         if self._settings["lead"] == "fast" and self.admitted:
             return "fast memories, as a backtest or the user advised"
+        return self._why_so_fast()
+
+    def _why_so_fast(self) -> str:
+        """Say what decides before any label, and why it is fast, slow or still."""
+        if self._view_reference.error.min() >= NOT_KNOWN:
+            return "the start prior, until labels come: the model has no views that could support a move"
+        if not self.n_views:
+            return "slow memories: there are neither views nor labels to check faster ones"
         if self.admitted:
             return "fast memories, admitted because the views agree"
-        if not self.n_views:
-            return "the slow bank: there are neither views nor labels to check a faster one"
-        return "the slow bank, held back by its views"
+        if self._may_admit:
+            return f"slow memories, until the views agree for {QUIET_BLOCKS} blocks of {BLOCK_ROWS} rows"
+        return "slow memories, because fast ones went astray on held-out rows, or the model is too weak for them"
 
     @property
     def label_weight(self) -> float:
@@ -313,19 +316,18 @@ class SafeTracker(CompiledTracker):
             known = ViewReference.from_json(known, n_classes=n_classes)
         if len(known.sensitivity) != (1 if n_classes == 2 else n_classes):
             raise InvalidInputError(f"view_reference does not belong to a model of {n_classes} classes")
-        self._slow = BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=SLOW_START_ROWS)
-        self._fast = BayesBank(start)
+        self._slow, self._fast = BayesBank.slow(start), BayesBank(start)
         self._kept = np.array(KEPT_EACH_BLOCK)
         self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
         start_weights, memories = np.array(self._settings["start_weights"]), (COUNT_MEMORIES, RECALIBRATION_MEMORIES)
         self._label_start = LabelStart(start_weights, start_precision(n_classes), *map(np.array, memories))
-        own = start[1:] if n_classes == 2 else start
-        sensitivities = [np.interp(p, known.grid, table) for p, table in zip(own, known.sensitivity, strict=True)]
-        steady = max(sensitivities) <= LARGEST_SENSITIVITY
-        self._may_admit = self._settings["lead"] == "fast" or (known.n_views > 0 and steady)
+        lead = self._settings["lead"]
+        self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
+        # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
+        self._shrinkage = known.shrinkage if lead == "auto" else np.stack([known.sensitivity] * 2)
         guard = GuardMemory.empty(known.n_views + 1, n_classes)
-        if self._settings["lead"] == "fast":
+        if lead == "fast":
             guard.seen[1] = QUIET_BLOCKS
         labels = LabelMemory.empty(n_classes)
         labels.weights[:] = self._label_start.weights
@@ -347,9 +349,7 @@ class SafeTracker(CompiledTracker):
                 f"got {evidence.shape}"
             )
         own, views = np.ascontiguousarray(evidence[:, 0]), np.ascontiguousarray(evidence[:, 1 : 1 + n_views])
-        slow, fast, guarded = np.empty((3, n_rows + 1, n_classes))
-        self._slow._run_kernel(own, slow)
-        self._fast._run_kernel(own, fast)
+        slow, fast, guarded = self._slow.path(own), self._fast.path(own), np.empty((n_rows + 1, n_classes))
         self._guard(own, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
@@ -363,7 +363,7 @@ class SafeTracker(CompiledTracker):
         known = self._view_reference
         guard_rows(
             rows, views, slow, fast, self._start, self._kept, self._grid,
-            known.expected, known.sensitivity, known.noise, known.least_information, self._may_admit,
+            known.expected, self._shrinkage, known.noise, known.least_information, self._may_admit,
             *self._memory.guard, guarded,
         )  # fmt: skip
 

@@ -15,8 +15,8 @@ from obil.compiled import compiled, inlined
 BLOCK_ROWS = 500
 KEPT_EACH_BLOCK = (0.9, 0.98)  # two memories of a disagreement: about 5,000 and 25,000 rows
 ALARM = 4.0  # standard deviations of a disagreement: eight are looked at in each block
-QUIET_BLOCKS = 10  # without an alarm, until fast memories are admitted
-LARGEST_SENSITIVITY = 0.1  # of x to the drift a ratio is allowed: beyond it fast memories are never admitted
+QUIET_BLOCKS = 6  # without an alarm, until fast memories are admitted
+SLOW, FAST = 0, 1  # banks
 LONGEST_STEP, LARGEST_SHIFT = 0.2, 1.2  # of a view's own prior from the reference, in x
 EDGE = 2e-3  # x stays this far from 0 and from pi/2
 LARGEST_LOG_RATIO = 30.0
@@ -82,14 +82,17 @@ def guard_rows(
 ) -> None:
     """Write the guarded prior before each of n rows, and the one after the last, (n + 1, K).
 
-    `slow` and `fast` are the priors of the two banks, (n + 1, K); `views` (n, V, K), with V = 0 where there are none.
+    `slow` and `fast` are the priors of the two banks, (n + 1, K), and `sensitivity` is theirs, (2, C, G); `views`
+    (n, V, K), with V = 0 where there are none.
     """
     n_rows, n_classes = rows.shape
     n_views, n_monitored = views.shape[1], bounds.shape[0]
     ratios = np.empty(n_views + 1)
     for t in range(n_rows + 1):
-        admitted = may_admit and seen[1] >= QUIET_BLOCKS
-        _hold_back(fast[t] if admitted else slow[t], start, grid, sensitivity, bounds, guarded[t])
+        if may_admit and seen[1] >= QUIET_BLOCKS:
+            _hold_back(fast[t], start, grid, sensitivity[FAST], bounds, guarded[t])
+        else:
+            _hold_back(slow[t], start, grid, sensitivity[SLOW], bounds, guarded[t])
         if t == n_rows or n_views == 0:
             continue
         for c in range(n_monitored):
@@ -127,8 +130,8 @@ def _hold_back(
 ) -> None:
     """Write `tracked` shrunk towards the start prior.
 
-    A move m of x is scaled by 1 - (a / m)^2, where a is how far x would move if the ratio had drifted by as much as
-    is allowed; then it is taken back as far as the views' excess disagreement reaches towards the start.
+    A move m of x is scaled by 1 - (a / m)^2, where a is the sensitivity, how far x may move though the prior does not;
+    then it is taken back as far as the views' excess disagreement reaches towards the start.
     """
     n_classes, n_monitored = tracked.size, bounds.shape[0]
     for k in range(n_classes):

@@ -2,21 +2,27 @@
 
 No likelihood ratio stays exact after deployment, and none was exact before. How far a drift of `RATIO_DRIFT`, and the
 uncertainty of the map that evidence is read by, move the estimated prior is its *sensitivity*; that of a weak
-classifier or of one calibrated on few positives is large, and such a prior is not worth following.
+classifier or of one calibrated on few positives is large, and such a prior is not worth following. How far the guarded
+prior went astray on the held-out rows themselves, in their order, is its *error*.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, IntArray
 from obil.bayes.one_vs_rest import one_vs_rest
 from obil.errors import InvalidStateError
 from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
+from obil.trackers.bayes_bank import BayesBank
 from obil.trackers.calibration_spread import map_variance, thinned_rows
+from obil.trackers.held_out_error import held_out_error
+from obil.trackers.view_guard import FAST, KEPT_EACH_BLOCK, GuardMemory, guard_rows
 
 RATIO_DRIFT = 0.1  # in the log ratio: what any model may be off by after deployment
 START_ROWS = 1_500  # rows at the start prior whose information a disagreement starts with
@@ -24,7 +30,13 @@ GRID = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99)
 MOST_ROWS = 6_000  # held-out rows that are looked at, about
 DIGITS = 6  # that are kept, so that a table is the same wherever it is made
 NEWTON_STEPS = 40
-TABLES = ("expected", "sensitivity", "noise", "least_information")
+TABLES = ("expected", "sensitivity", "noise", "least_information", "error")
+ERRORS_ALLOWED = 3.0  # root mean square errors of the past that a move must exceed
+LARGEST_FAST_ERROR = 0.03  # of the fast bank, for it to be admitted
+LARGEST_SENSITIVITY = 0.1  # likewise, at the start prior
+NOT_KNOWN = 2.0  # an error beyond any move: nothing vouches for the prior
+
+_REFERENCES: "WeakKeyDictionary[RatioModel, ViewReference]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +51,7 @@ class ViewReference:
     sensitivity: FloatArray  # (C, G) of the model's x to a drift of the ratio and the uncertainty of its map
     noise: FloatArray  # (V, C) the variance of a view's distance that its calibrator and the model's leave open
     least_information: FloatArray  # (W, C) of START_ROWS rows
+    error: FloatArray  # (2, C) of the slow and the fast bank's guarded x on the held-out rows in their order
 
     @property
     def n_views(self) -> int:
@@ -52,18 +65,25 @@ class ViewReference:
 
     @classmethod
     def empty(cls, n_classes: int) -> "ViewReference":
-        """Return the reference of a model without views or held-out rows: no sensitivity."""
+        """Return the reference of exact ratios without views: the slow bank is not held back."""
         n_monitored = 1 if n_classes == 2 else n_classes
         return cls(
             np.zeros((n_monitored, 0, len(GRID))),
             np.zeros((n_monitored, len(GRID))),
             np.zeros((0, n_monitored)),
             np.zeros((1, n_monitored)),
+            np.repeat([[0.0], [NOT_KNOWN]], n_monitored, axis=1),
         )
 
     @classmethod
     def of_model(cls, model: RatioModel) -> "ViewReference":
-        """Measure a model and its views on its held-out rows."""
+        """Return what a model and its views show on its held-out rows, measured once for each model."""
+        if model not in _REFERENCES:
+            _REFERENCES[model] = cls._measured(model)
+        return _REFERENCES[model]
+
+    @classmethod
+    def _measured(cls, model: RatioModel) -> "ViewReference":
         labels = model.holdout_.labels
         rows = thinned_rows(labels, n_classes=model.n_classes, most=MOST_ROWS // model.n_classes)
         labels, weights = labels[rows], model.holdout_.weights[rows]
@@ -91,7 +111,37 @@ class ViewReference:
         noise = variances[1:] + variances[0]
         # what the map itself leaves open counts like a drift: one fitted on ten positives moves the prior with care
         sensitivity = np.sqrt(sensitivity**2 + variances[0][:, None])
-        return cls(*(_rounded(array) for array in (expected, sensitivity, noise, information)))
+        error = np.full((2, len(monitored)), NOT_KNOWN)
+        known = cls(*(_rounded(array) for array in (expected, sensitivity, noise, information, error)))
+        if not known.n_views:  # nothing would tell a drift of p(x | class) from a move of the prior
+            return known
+        errors = held_out_error(partial(known._track, model), model.holdout_.labels, model.prior_, monitored)
+        return replace(known, error=_rounded(errors))
+
+    def _track(self, model: RatioModel, rows: IntArray) -> FloatArray:
+        """Return the guarded priors of both banks before each of these held-out rows, (2, n, K)."""
+        own, *views = (score_map.apply(scores[rows]) for score_map, scores in model.evidence_maps)
+        slow, fast = (bank.path(own) for bank in (BayesBank.slow(model.prior_), BayesBank(model.prior_)))
+        guarded, sensitivity = np.empty((2, *fast.shape)), np.stack([self.sensitivity] * 2)
+        for tracked, into in zip((slow, fast), guarded, strict=True):
+            guard_rows(
+                own, np.stack(views, axis=1), tracked, fast, model.prior_, np.array(KEPT_EACH_BLOCK), self.grid,
+                self.expected, sensitivity, self.noise, self.least_information, False,
+                *GuardMemory.empty(self.n_views + 1, model.n_classes), into,
+            )  # fmt: skip
+        return guarded[:, :-1]
+
+    def may_be_fast(self, start: FloatArray) -> bool:
+        """Return whether the fast bank made next to no error on held-out rows and the ratio is not too sensitive."""
+        own = start[1:] if start.size == 2 else start
+        sensitivities = [np.interp(p, self.grid, table) for p, table in zip(own, self.sensitivity, strict=True)]
+        return bool(self.error[FAST].max() <= LARGEST_FAST_ERROR and max(sensitivities) <= LARGEST_SENSITIVITY)
+
+    @property
+    def shrinkage(self) -> FloatArray:
+        """How far x may move by the slow and by the fast bank though the prior does not, (2, C, G)."""
+        shrinkage: FloatArray = np.hypot(self.sensitivity, ERRORS_ALLOWED * self.error[:, :, None])
+        return shrinkage
 
     def to_json(self) -> dict[str, Any]:
         """Return the tables as JSON values."""
@@ -102,15 +152,17 @@ class ViewReference:
         """Return the tables that gave these values, checked."""
         n_monitored = 1 if n_classes == 2 else n_classes
         try:
-            expected, sensitivity, noise, information = (np.asarray(described[n], dtype=np.float64) for n in TABLES)
+            expected, sensitivity, noise, information, error = (
+                np.asarray(described[name], dtype=np.float64) for name in TABLES
+            )
         except (KeyError, TypeError, ValueError, OverflowError):
             raise InvalidStateError("the view_reference of this safe tracker is damaged") from None
         n_views = len(information) - 1 if information.ndim else -1
         if n_views == 0 and expected.size == noise.size == 0:  # lists cannot tell the shape of what is empty
             expected, noise = np.zeros((n_monitored, 0, len(GRID))), np.zeros((0, n_monitored))
-        arrays = (expected, sensitivity, noise, information)
+        arrays = (expected, sensitivity, noise, information, error)
         shapes = [(n_monitored, n_views, len(GRID)), (n_monitored, len(GRID))]
-        shapes += [(n_views, n_monitored), (n_views + 1, n_monitored)]
+        shapes += [(n_views, n_monitored), (n_views + 1, n_monitored), (2, n_monitored)]
         positive = all(bool((array >= 0.0).all()) for array in arrays[1:])
         usable = positive and all(bool((np.abs(array) < 1e12).all()) for array in arrays)
         if not usable or [array.shape for array in arrays] != shapes:

@@ -21,7 +21,7 @@ MILLION = 1e6  # a number of at most six decimal places, and not large, is kept 
 DICTIONARY = (
     b'{"format":2,"kind":"online_classifier","classes":[0,1],"positive":1,"policy":{"name":"cost","matrix":"~2,'
     b'2","classes":null},"rows":100,"tracker":{"tracker":"SafeTracker","settings":{"prior":"~2","view_reference":{"e'
-    b'xpected":[[]],"sensitivity":"~1,12","noise":[],"least_information":"~1,1"},"lead":"slow","start_weights":'
+    b'xpected":[[]],"sensitivity":"~1,12","noise":[],"least_information":"~1,1","error":"~2,1"},"lead":"auto","start_weights":'
     b'"~8"},"memory":{"prior":"~2","slow.prior":"~2","slow.counts":"~2,4","slow.snapshots":[[],[]],"slow.weight'
     b's":"~3,4","slow.uses":"~3,4","slow.used":"~3","slow.rate_weights":"~3","slow.visits":[],"slow.seen":[100,'
     b'0],"fast.prior":"~2","fast.counts":"~2,8","fast.snapshots":"~2,8","fast.weights":"~3,16","fast.uses":"~3,'

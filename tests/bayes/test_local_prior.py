@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from obil.arrays import FloatArray
+from obil.bayes.local_prior import best_window, local_prior_error, local_priors
 from obil.datasets import prior_paths
-from obil.evaluation.local_prior import best_window, local_prior_error, local_priors
 
 N = 3_000
 
