@@ -89,7 +89,7 @@ def main() -> int:
     )
     spark.sparkContext.setLogLevel("ERROR")  # else Spark warns about every new key
     table, labels = transactions(4_000, 0.1, seed=99)
-    model = obil.RatioClassifier(LogisticRegression(), views=False, random_state=0).fit(table, labels)
+    model = obil.RatioClassifier(LogisticRegression(), random_state=0).fit(table, labels)
     obil.save(model, folder / "model")
     write_streams(folder / "source", arguments.rows, arguments.files)
     decided = decide(spark, folder / "model", folder).toPandas().sort_values("at")

@@ -282,7 +282,7 @@ def _performance(cell: Cell, settings: Settings) -> dict[str, Any]:
         labels = np.repeat([0, 1], [settings["negatives"], settings["positives"]])
         held_out = _drawn(rng, labels.astype(np.float64), separation)[:, 1]
         model = RatioClassifier.from_scores(1.3 * held_out + 0.6, labels, kind="margin")
-        tracker = BayesBank() if cell["tracker"] == "bank" else None
+        tracker = BayesBank() if cell["tracker"] == "bank" else SafeTracker()
         online = OnlineClassifier(model, policy=CostPolicy(costs), tracker=tracker, horizon=0)
         drawn_labels = (rng.random(settings["performance_rows"]) < prior).astype(np.int64)
         scores = 1.3 * _drawn(rng, drawn_labels.astype(np.float64), separation)[:, 1] + 0.6

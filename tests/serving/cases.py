@@ -42,12 +42,12 @@ def triangle_rows(n: int = 240, seed: int = 0) -> tuple[FloatArray, IntArray]:
 
 
 def _fitted(estimator: Any, **settings: Any) -> RatioModel:
-    return RatioClassifier(estimator, random_state=0, **settings).fit(*pair_rows()).model_
+    return RatioClassifier(estimator, random_state=0, **{"views": False} | settings).fit(*pair_rows()).model_
 
 
 def _named(labels: list[Any], estimator: Any = None) -> RatioModel:
     rows, numbers = pair_rows()
-    classifier = RatioClassifier(estimator or LogisticRegression(), random_state=0)
+    classifier = RatioClassifier(estimator or LogisticRegression(), views=False, random_state=0)
     return classifier.fit(rows, np.array(labels)[numbers]).model_
 
 
@@ -59,14 +59,14 @@ def _scores(kind: str, **settings: Any) -> RatioModel:
 
 
 def _three_classes(calibration: str) -> RatioModel:
-    classifier = RatioClassifier(LogisticRegression(), calibration=calibration, random_state=0)
+    classifier = RatioClassifier(LogisticRegression(), calibration=calibration, views=False, random_state=0)
     return classifier.fit(*triangle_rows()).model_
 
 
 def _frozen() -> RatioModel:
     rows, labels = pair_rows()
     fitted = FrozenEstimator(LogisticRegression().fit(rows[:100], labels[:100]))
-    return RatioClassifier(fitted).fit(rows[100:], labels[100:]).model_
+    return RatioClassifier(fitted, views=False).fit(rows[100:], labels[100:]).model_
 
 
 def _in_bins(model: RatioModel, *, mix: bool = False) -> RatioModel:
@@ -89,13 +89,15 @@ def _with_encoder() -> RatioModel:
     frame, labels = table()
     encoder = ColumnEncoder.fit(frame)
     booster = HistGradientBoostingClassifier(max_iter=5, categorical_features=encoder.categories, random_state=0)
-    return RatioClassifier(booster, random_state=0).fit(encoder.encode(frame), labels).with_encoder(encoder)
+    return (
+        RatioClassifier(booster, views=False, random_state=0).fit(encoder.encode(frame), labels).with_encoder(encoder)
+    )
 
 
 def _data_frame() -> RatioModel:
     rows, labels = pair_rows()
     frame = pd.DataFrame(rows, columns=["age", "marker", "weight"])
-    return RatioClassifier(LogisticRegression(), random_state=0).fit(frame, labels).model_
+    return RatioClassifier(LogisticRegression(), views=False, random_state=0).fit(frame, labels).model_
 
 
 MODELS: dict[str, Callable[[], RatioModel]] = {

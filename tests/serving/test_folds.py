@@ -226,7 +226,6 @@ HOSTILE = {
     "a fold that is a calibrator": lambda told: told["scorer"]["folds"].__setitem__(0, told["calibrator"]),
     "a fold of three classes": lambda told: told["scorer"]["folds"].__setitem__(0, COLUMN),
     "ten thousand folds": lambda told: told["scorer"].update(folds=[told["scorer"]["folds"][0]] * 10_000),
-    "a fold too few, beside views": without(["scorer"]),
     "a view with a fold too few": without(["view_members", 0, "scorer"]),
 }
 

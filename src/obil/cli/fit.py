@@ -33,7 +33,10 @@ def fit(
     positive: tables.PositiveLabel = None,
     drop: tables.Drop = None,
     calibration: tables.Calibration = "affine",
-    views: Annotated[bool, typer.Option("--views", help="Also fit members on feature subsets.")] = False,
+    no_views: Annotated[
+        bool,
+        typer.Option("--no-views", help="Fit no members on feature subsets: then only labels move the prior."),
+    ] = False,
     backtest: Annotated[
         bool,
         typer.Option(
@@ -58,8 +61,8 @@ def fit(
     tables.require_model_and_calibration(name, calibration)
     if group is not None and time is not None:
         raise InvalidInputError("folds are dealt by group or cut by time: give --group or --time, not both")
-    if score is not None and (model is not None or group is not None or time is not None or views):
-        raise InvalidInputError("--score fits no model: leave out --model, --group, --time and --views")
+    if score is not None and (model is not None or group is not None or time is not None):
+        raise InvalidInputError("--score fits no model: leave out --model, --group and --time")
     if backtest and time is None:
         raise InvalidInputError("--backtest replays the past in the order of time: give --time, too")
     no_features = [column for column in (group, time, *tables.names_of(drop)) if column is not None]
@@ -76,7 +79,12 @@ def fit(
     else:
         many = model == OBIL and sys.stderr.isatty()  # a bar of its members instead
         learned = features.drop(columns=list(set(no_features)))
-        settings: dict[str, Any] = {"model": name, "positive": positive, "calibration": calibration, "views": views}
+        settings: dict[str, Any] = {
+            "model": name,
+            "positive": positive,
+            "calibration": calibration,
+            "views": not no_views,
+        }
         groups = None if group is None else as_groups(features[group])
         with nullcontext() if many else tables.working(f"Fitting {name} on {len(labels):,} rows..."):
             fitted = fit_table(learned, labels, **settings, groups=groups, time=times, random_state=seed, verbose=many)

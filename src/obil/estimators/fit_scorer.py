@@ -5,9 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
-from obil.arrays import FloatArray, IntArray
+from obil.arrays import BoolArray, FloatArray, IntArray
 from obil.calibration.calibrate import fit_calibrator
 from obil.calibration.cross_fit import (
     CrossFitted,
@@ -27,6 +32,8 @@ from obil.serving.ratio_model import View, columns_of
 from obil.serving.scorers import EstimatorScorer, Scorer, floor_of, link_of, raw_scores
 
 N_VIEWS = 4
+# of the boosters that are views: they need not be good, only cheap and apart
+VIEW_SETTINGS = {"max_iter": 20, "max_leaf_nodes": 8, "learning_rate": 0.3, "early_stopping": False}
 
 
 class FittedScorer(NamedTuple):
@@ -90,20 +97,48 @@ def fit_views(
     random_state: int | None,
     n_jobs: int | None,
 ) -> tuple[View, ...]:
-    """Fit a small booster on each half of two random halvings of the features, out-of-fold on the same splits."""
+    """Fit a small booster on each half of two random halvings of the features, out-of-fold on the same splits.
+
+    There are no views of rows that are sparse, of one feature, or no table.
+    """
+    table = X if hasattr(X, "shape") else np.asarray(X)
+    if issparse(table) or len(table.shape) != 2:
+        return ()
     views = []
     classes = np.unique(numbers)
     prior = class_prior(numbers, weights, len(classes))
     given = None if np.ptp(weights) == 0.0 else weights  # boosters take far longer with weights, even equal ones
-    for features in halved_features(X.shape[1], N_VIEWS, random_state=random_state):
-        booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, random_state=0)
+    known = np.flatnonzero(_has_values(table, splits))
+    for half in halved_features(len(known), N_VIEWS, random_state=random_state):
+        features = tuple(known[list(half)].tolist())
+        columns = columns_of(table, features)
         fitted = fit_scorer(
-            booster, columns_of(X, features), numbers, given, splits, classes=classes, prior=prior, n_jobs=n_jobs
+            _view_estimator(columns), columns, numbers, given, splits, classes=classes, prior=prior, n_jobs=n_jobs
         )
         rows = fitted.held_out.rows
         calibrator = fit_calibrator(fitted.scores, numbers[rows], weights[rows])
         views.append(View(features, fitted.scorer, calibrator, fitted.scores))
     return tuple(views)
+
+
+def _has_values(table: Any, splits: list[Split]) -> BoolArray:
+    """Return which columns have a value in the training rows of every fold, (d,): a booster needs one."""
+    known = pd.notna(table if hasattr(table, "iloc") else pd.DataFrame(table)).to_numpy()
+    every: BoolArray = np.all([known[train].any(axis=0) for train, _ in splits], axis=0)
+    return every
+
+
+def _view_estimator(columns: Any) -> Any:
+    """Return a small booster, behind an encoder of the columns that hold strings."""
+    booster = HistGradientBoostingClassifier(**VIEW_SETTINGS, random_state=0)
+    if hasattr(columns, "iloc"):
+        text = [place for place, kind in enumerate(columns.dtypes) if getattr(kind, "kind", "O") not in "biuf"]
+    else:
+        text = list(range(columns.shape[1])) if columns.dtype.kind in "OSU" else []
+    if not text:
+        return booster
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+    return make_pipeline(ColumnTransformer([("codes", codes, text)], remainder="passthrough"), booster)
 
 
 class Frozen(NamedTuple):

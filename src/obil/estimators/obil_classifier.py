@@ -67,7 +67,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     calibration
         As in `RatioClassifier`.
     views
-        Also fit cheap members on feature subsets, for `views`.
+        Whether to fit cheap members on feature subsets, too: what supports a move of the prior without labels.
     categorical_features
         Columns of an array that hold codes; categorical columns of a DataFrame are found.
     device
@@ -112,7 +112,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         sampling: str = "undersample",
         cv: Any = None,
         calibration: str = "affine",
-        views: bool = False,
+        views: bool = True,
         categorical_features: Sequence[int] | None = None,
         device: str = "cpu",
         random_state: Any = None,

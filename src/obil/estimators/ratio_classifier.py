@@ -26,6 +26,8 @@ from obil.serving.networks.onnx_scorer import OnnxNetwork, OnnxScorer, class_out
 from obil.serving.ratio_model import View, as_dataframe
 from obil.serving.scorers import ColumnScorer, EstimatorScorer, as_score_columns, floor_of
 
+FOLDS_OF_VIEWS, ROWS_OF_VIEWS = 5, 20  # beside a fitted estimator: folds, and rows of the rarest class
+
 
 class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
     """Calibrated likelihood ratios from any scikit-learn classifier or pipeline.
@@ -47,7 +49,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         Whether the mean of the folds decides (True) or one more estimator, fitted on all rows (False). "auto" is True
         unless folds learned from less than 70 % of the rows, or from unequal parts.
     views
-        Also fit cheap members on feature subsets: other scores of the same rows.
+        Whether to fit cheap members on feature subsets, too: what supports a move of the prior in a stream without
+        labels. There are none of sparse rows, of rows of one feature, or of rows that are no table.
     n_jobs
         Folds fitted at once.
     random_state
@@ -76,7 +79,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         cv: Any = 5,
         calibration: str = "affine",
         ensemble: bool | str = "auto",
-        views: bool = False,
+        views: bool = True,
         n_jobs: int | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -118,8 +121,9 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs, refit=refit
         )
         views: tuple[View, ...] = ()
-        if self.views and splits is not None:
-            views = fit_views(X, numbers, population, splits, random_state=self.random_state, n_jobs=self.n_jobs)
+        apart = self._splits_of_views(X, labels, numbers, groups=groups, time=time) if splits is None else splits
+        if self.views and apart is not None:
+            views = fit_views(X, numbers, population, apart, random_state=self.random_state, n_jobs=self.n_jobs)
         frozen = freeze_together(fitted.scorer, views, X, fitted.refitted)
         decides = fitted.scorer if fitted.refitted is None else fitted.refitted
         self.estimators_ = [fold.estimator for fold in folds_of(decides) if isinstance(fold, EstimatorScorer)]
@@ -154,6 +158,14 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             seed = 0 if self.random_state is None else self.random_state
             return [set_aside(numbers, float(self.cv), classes=self.classes_, groups=groups, time=time, seed=seed)]
         return choose_splits(self.cv, X, labels, numbers, groups=groups, time=time, random_state=self.random_state)
+
+    def _splits_of_views(self, X: Any, labels: Any, numbers: IntArray, *, groups: Any, time: Any) -> list[Split] | None:
+        """Return folds of the rows that a fitted estimator is calibrated on; None where they are too few."""
+        if np.bincount(numbers).min() < ROWS_OF_VIEWS:
+            return None
+        return choose_splits(
+            FOLDS_OF_VIEWS, X, labels, numbers, groups=groups, time=time, random_state=self.random_state
+        )
 
     def _averages(self, splits: list[Split], n_rows: int) -> bool:
         if self.ensemble not in ("auto", True, False):
@@ -247,6 +259,6 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inner = get_tags(HistGradientBoostingClassifier() if self.estimator is None else self.estimator)
-        tags.input_tags.sparse = inner.input_tags.sparse and not self.views
+        tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags

@@ -37,7 +37,7 @@ def fit_table(
     calibration: str = "affine",
     groups: IntArray | None = None,
     time: FloatArray | None = None,
-    views: bool = False,
+    views: bool = True,
     random_state: int | None = 0,
     verbose: bool = False,
 ) -> TableFit:
@@ -84,7 +84,7 @@ def table_classifier(
     encoder: ColumnEncoder,
     *,
     calibration: str = "affine",
-    views: bool = False,
+    views: bool = True,
     random_state: int | None = 0,
     verbose: bool = False,
 ) -> OBILClassifier | RatioClassifier:

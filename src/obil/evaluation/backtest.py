@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import issparse
 from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
@@ -86,7 +85,6 @@ def backtest(
     train_size: float = 0.5,
     label_rate: float = 0.05,
     label_delay: int = 500,
-    views: bool = True,
     random_state: int = 0,
 ) -> Backtest:
     """Fit on the earlier rows, stream the later ones, and compare adapting with not adapting.
@@ -104,15 +102,13 @@ def backtest(
         Fraction of the rows to fit on, to the nearest change of time.
     label_rate, label_delay
         For the method that uses labels: the fraction of rows that are labelled, and after how many further rows.
-    views
-        Fit the views of the safe tracker, whether or not the estimator is set to.
     random_state
         Seed of which labels come. Eight draws of them are replayed.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rows = np.arange(2_000)
     >>> ill = rows % np.where(rows < 1_000, 10, 2) == 0  # one in ten, then one in two
-    >>> X = np.random.default_rng(0).normal(2.0 * ill)[:, None]
+    >>> X = np.random.default_rng(0).normal(2.0 * ill, size=(4, 2_000)).T
     >>> found = backtest(RatioClassifier(LogisticRegression()), X, ill, time=rows)
     >>> found["safe"].log_loss < found["static"].log_loss
     True
@@ -135,8 +131,6 @@ def backtest(
     times = times_of(time, len(labels))
     split = split_by_time(times, numbers.astype(np.int64), classes, plan.train_size)
     classifier = clone(estimator)
-    if views and not issparse(rows):  # views are fitted on columns
-        classifier.set_params(views=True)
     model = fit_earlier(classifier, _rows_at(rows, split.train), labels[split.train], times[split.train])
     return replay(model, _rows_at(rows, split.test), numbers[split.test].astype(np.int64), split, plan)
 

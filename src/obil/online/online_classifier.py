@@ -1,5 +1,6 @@
 """Score a row, decide it at the current prior, then update the prior: the threshold follows the stream."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -104,7 +105,7 @@ class OnlineClassifier:
         meaning = unlabeled_class(unlabeled_as, self._model, self._positive)
         self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, unlabeled_as=meaning)
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
-        self._follow((SafeTracker.for_model(self._model) if tracker is None else tracker).start(start))
+        self._follow((_default_tracker(self._model) if tracker is None else tracker).start(start))
         self._monitor = _chosen_monitor(monitor, self._model)
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
@@ -523,6 +524,16 @@ class OnlineClassifier:
             was_positive, earlier = replaced == self._positive, known.replaced_propensity
             self._record.add_label(known.alert, was_positive, propensity=earlier, age=age, sign=-1)
         self._record.add_label(known.alert, label == self._positive, propensity=known.propensity, age=age)
+
+
+def _default_tracker(model: RatioModel) -> SafeTracker:
+    if not model.n_views and model.advice is None:
+        warnings.warn(
+            "the prior stays at the start prior until labels come: this model has no views that could support a move "
+            "(fit with views=True, store the advice of a backtest, or choose a tracker)",
+            stacklevel=3,
+        )
+    return SafeTracker.for_model(model)
 
 
 def _require_views(tracker: PriorTracker, model: RatioModel) -> int:

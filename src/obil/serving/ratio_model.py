@@ -114,8 +114,8 @@ class RatioModel:
             parts |= {} if source.scorer is None else {f"scorer of {name}": source.scorer}
             if source.scores.shape != self.holdout_.log_ratios.shape or not np.isfinite(source.scores).all():
                 raise InvalidInputError(f"the held-out scores of {name} must be those of the model's held-out rows")
-            if source.scorer is not None and len(folds_of(source.scorer)) != self.n_folds:
-                raise InvalidInputError(f"{name} must have the model's {self.n_folds} folds")
+            if source.scorer is not None and len(folds_of(source.scorer)) not in (1, self.n_folds):
+                raise InvalidInputError(f"{name} must have the model's {self.n_folds} folds, or one")
         if self._evidence_scorer.n_features != self.scorer.n_features:
             raise InvalidInputError("what decides and the evidence must take the same features")
         if self.evidence is not None and not 0.0 <= self.evidence.tolerance <= LARGEST_TOLERANCE:
@@ -151,7 +151,8 @@ class RatioModel:
     @property
     def n_folds(self) -> int:
         """How many models of folds give evidence, F; one of them for each row of a stream."""
-        return len(folds_of(self._evidence_scorer))
+        scorers = (self._evidence_scorer, *(view.scorer for view in self.view_members))
+        return max(len(folds_of(scorer)) for scorer in scorers)
 
     @property
     def _evidence_scorer(self) -> Scorer:
@@ -199,16 +200,16 @@ class RatioModel:
             log_ratios = self.calibrated(mean_of_folds(raw))
         else:
             log_ratios = self.calibrated(self.scorer.scores(matrix))
-        n_rows, n_folds, n_classes = raw.shape
+        n_rows, n_folds, n_classes = len(raw), self.n_folds, raw.shape[2]
         evidence = np.empty((n_rows, n_folds, 1 + self.n_views, n_classes))
-        if self.evidence is None and n_folds == 1:
-            evidence[:, 0, 0] = log_ratios
+        if self.evidence is None and raw.shape[1] == 1:
+            evidence[:, :, 0] = log_ratios[:, None]
         else:
             own = self.calibrator if self.evidence is None else self.evidence.calibrator
             evidence[:, :, 0] = own.apply(raw.reshape(-1, n_classes)).reshape(raw.shape)
         for place, view in enumerate(self.view_members, start=1):
-            seen = fold_scores(view.scorer, columns_of(matrix, view.features)).reshape(-1, n_classes)
-            evidence[:, :, place] = view.calibrator.apply(seen).reshape(raw.shape)
+            seen = fold_scores(view.scorer, columns_of(matrix, view.features))
+            evidence[:, :, place] = view.calibrator.apply(seen.reshape(-1, n_classes)).reshape(seen.shape)
         if not np.isfinite(evidence).all():
             raise InvalidInputError("the evidence of these rows is not finite: are the features extreme?")
         return Scores(log_ratios, evidence)

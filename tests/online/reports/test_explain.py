@@ -331,7 +331,7 @@ def fed(online: OnlineClassifier, scores: np.ndarray) -> StreamHistory:
 
 
 def test_a_rise_in_a_stream_is_found_and_dated() -> None:
-    online = OnlineClassifier(PAIR)
+    online = OnlineClassifier(PAIR, tracker=SafeTracker())
     history = fed(online, np.r_[pair_scores(6_000, 0.2, 3), pair_scores(6_000, 0.5, 4)])
     report = explain(facts_of(online), history)
     assert report.changed
@@ -403,7 +403,7 @@ def test_facts_of_other_trackers_and_of_many_classes() -> None:
     report = explain(facts_of(online), history)
     assert report.prior_then == pytest.approx(0.3)
     assert report.interval is None
-    three = OnlineClassifier(TRIANGLE)
+    three = OnlineClassifier(TRIANGLE, tracker=SafeTracker())
     history = fed(three, np.r_[triangle_scores(3_000, [0.6, 0.3, 0.1], 1), triangle_scores(4_000, [0.3, 0.2, 0.5], 2)])
     report = explain(facts_of(three), history)
     assert report.class_name == "c"
