@@ -20,16 +20,12 @@ def settings_of(name: str) -> dict[str, Any]:
     return config["settings"] | config["quick"]
 
 
-def test_the_local_oracle_is_the_prevalence_of_positives_around_a_row() -> None:
-    labels = np.array([0, 0, 1, 1, 0, 0, 0, 0])
-    np.testing.assert_allclose(wild.local_prior(labels, 4)[[0, 2, 3, 7]], [1e-4, 0.5, 0.5, 1e-4])
-
-
-def test_measures_are_log_loss_and_the_two_costs() -> None:
+def test_measures_are_log_loss_and_three_costs() -> None:
     measures = wild._measures(np.array([0.9, 0.4, 0.1, 0.2]), np.array([1, 1, 0, 0]))
     assert measures["log_loss"] == pytest.approx(-np.log([0.9, 0.4, 0.9, 0.8]).mean())
     assert measures["cost"] == 0.25  # the second is missed
     assert measures["cost_5"] == 0.25  # the last is alerted without need, the second is not missed
+    assert measures["cost_1_5"] == 0.25  # the second is missed, for a false alarm would cost five
 
 
 def test_late_labels_reach_the_classifier_only_when_they_are_due() -> None:
@@ -61,22 +57,31 @@ def test_retraining_uses_no_label_before_it_is_due() -> None:
 
 
 def test_figures_are_relative_to_static_and_to_the_oracles_gain() -> None:
-    settings = {"sets": ["s"], "label_rates": [0.05], "label_delays": [500], "checked_labels": [0.05, 500]}
-    measures = {
-        "static": dict.fromkeys(wild.MEASURES, 2.0),
-        wild.ORACLE: dict.fromkeys(wild.MEASURES, 1.0),
-        "safe": {"log_loss": 1.5, "cost": 2.2, "cost_5": 1.0},
-    }
+    settings = {"sets": ["s", "t"], "labels": [[0.05, 500]], "most_harm": 1.005}
     known = {"rows": 1, "training_prior": 0.1, "prior": 0.2, "alarm_row": 0}
-    results: list[Any] = [
-        ({"set": "s", "rate": 0.0, "delay": 0}, {"ways": measures, **known}),
-        ({"set": "s", "rate": 0.05, "delay": 500}, {"ways": {"safe": dict.fromkeys(wild.MEASURES, 1.0)}}),
-    ]
+    results: list[Any] = []
+    for name, safe, factors in (("s", 1.5, {"1": 1.5, "3": 1.8}), ("t", 2.1, {"1": 2.1, "3": 2.0})):
+        measures = {
+            "static": dict.fromkeys(wild.MEASURES, 2.0),
+            wild.ORACLE: dict.fromkeys(wild.MEASURES, 1.0),
+            "safe": dict.fromkeys(wild.MEASURES, safe),
+        }
+        results += [
+            ({"set": name, "rate": 0.0, "delay": 0}, {"ways": measures, "factors": factors, **known}),
+            ({"set": name, "rate": 0.05, "delay": 500}, {"ways": {"safe": dict.fromkeys(wild.MEASURES, 1.0)}}),
+        ]
     found = wild.figures(results, settings)
-    assert found["s.safe.worst"] == pytest.approx(1.1)
     assert found["s.safe.gain"] == pytest.approx(0.5)
     assert found["s.0.05.500.safe.gain"] == pytest.approx(1.0)
-    assert found["s.safe.worst_with_labels"] == pytest.approx(0.5)
+    assert found["all.safe.log_loss.worst"] == pytest.approx(1.05)
+    assert found["all.safe.log_loss.mean"] == pytest.approx(np.sqrt(0.75 * 1.05))
+    # with the factor 1 the second stream is harmed, so that the first is left with 3; the first alone would take 1
+    assert (found["s.left_out.factor"], found["t.left_out.factor"]) == (3.0, 1.0)
+    assert found["t.left_out.log_loss"] == pytest.approx(1.05)
+    trackers = {f"{name}.{tracker}" for name in "st" for tracker in wild.TRACKERS}
+    shown = {f"{tracker}.{measure}": 1.0 for tracker in trackers for measure in (*wild.MEASURES, "gain")}
+    rest = {"oracle_rows": 2_000, "retrainings": 8, "factors": [1.0, 3.0], "retrain_at": []}
+    assert "| left out | none | 0.9" in wild.table(found | shown, settings | rest)
 
 
 def test_safety_measures_its_parts_in_a_short_run() -> None:
