@@ -1,7 +1,7 @@
 """Time decisions of frozen models of five folds, end to end, against the libraries' own `predict_proba`.
 
 One decision needs the scores of all five: a row is held against one booster, and against the five pipelines; a batch
-against the five boosters.
+against the five boosters. Models have no views here, but for one, which shows what those cost on top.
 """
 
 import time
@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.online_classifier import OnlineClassifier
+from obil.trackers import SafeTracker
 
 N_CODES = 2  # columns of the pipeline's rows that hold codes
 
@@ -32,21 +33,34 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
     batch = classes.draw(np.full(settings["batch_rows"], settings["prior"]), random_state=1).features
     mixed, mixed_training = _with_codes(batch[:n_rows]), _with_codes(training.features)
     with threadpool_limits(1):
-        boosted = RatioClassifier(HistGradientBoostingClassifier(random_state=0), random_state=0)
-        boosted.fit(training.features, training.labels)
-        piped = RatioClassifier(_pipeline(n_features), random_state=0).fit(mixed_training, training.labels)
+        boosted, viewed = (
+            RatioClassifier(HistGradientBoostingClassifier(random_state=0), views=views, random_state=0).fit(
+                training.features, training.labels
+            )
+            for views in (False, True)
+        )
+        piped = RatioClassifier(_pipeline(n_features), views=False, random_state=0)
+        piped.fit(mixed_training, training.labels)
         booster, pipelines = boosted.estimators_[0], piped.estimators_
-        by_booster, by_pipeline, of_batch = (OnlineClassifier(model) for model in (boosted, piped, boosted))
+        by_booster, with_views, by_pipeline, of_batch = (
+            OnlineClassifier(model, tracker=SafeTracker.for_model(model.model_))
+            for model in (boosted, viewed, piped, boosted)
+        )
         single, single_mixed = [row[None] for row in batch[:n_rows]], [row[None] for row in mixed]
         works: dict[str, tuple[int, Callable[[], object]]] = {
             "booster_row": (n_rows, lambda: [booster.predict_proba(row) for row in single]),
             "decide_booster": (n_rows, lambda: [by_booster.decide(row) for row in batch[:n_rows]]),
+            "decide_with_views": (n_rows, lambda: [with_views.decide(row) for row in batch[:n_rows]]),
             "pipeline_rows": (n_rows, lambda: [one.predict_proba(row) for row in single_mixed for one in pipelines]),
             "decide_pipeline": (n_rows, lambda: [by_pipeline.decide(row) for row in mixed]),
             "booster_batches": (len(batch), lambda: [one.predict_proba(batch) for one in boosted.estimators_]),
             "decide_many": (len(batch), lambda: of_batch.decide_many(batch)),
         }
-        for online, rows in ((by_booster, batch), (by_pipeline, mixed)):  # compile before the clock starts
+        for online, rows in (
+            (by_booster, batch),
+            (with_views, batch),
+            (by_pipeline, mixed),
+        ):  # compile before the clock starts
             online.decide(rows[0])
             online.decide_many(rows[:10])
         fastest = dict.fromkeys(works, np.inf)
@@ -57,6 +71,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
                 fastest[name] = min(fastest[name], (time.perf_counter() - started) * 1e6 / n)
     return {
         "decide_over_booster_row": fastest["decide_booster"] / fastest["booster_row"],
+        "decide_with_views_over_booster_row": fastest["decide_with_views"] / fastest["booster_row"],
         "decide_over_pipeline_rows": fastest["decide_pipeline"] / fastest["pipeline_rows"],
         "decide_many_over_booster_batches": fastest["decide_many"] / fastest["booster_batches"],
     } | {f"{name}_microseconds": value for name, value in fastest.items()}

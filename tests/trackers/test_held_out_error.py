@@ -20,10 +20,10 @@ def arc(prior: float) -> float:
     ("tracked", "true", "error"),
     [
         (0.3, 0.6, 0.0),  # it has not moved yet
-        (0.5, 0.6, 0.0),  # it is on its way
+        (0.5, 0.6, 0.0),  # it has moved a part of the distance
         (0.7, 0.6, arc(0.7) - arc(0.6)),
         (0.5, 0.3, arc(0.5) - arc(0.3)),
-        (0.5, 0.1, arc(0.5) - arc(0.3)),  # the wrong way: all of the move
+        (0.5, 0.1, arc(0.5) - arc(0.3)),  # in the wrong direction: all of the move
         (0.1, 0.2, arc(0.2) - arc(0.1)),
     ],
 )

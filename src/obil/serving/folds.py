@@ -1,6 +1,7 @@
 """Keep the models of the folds: their mean decides, and one of them per row is evidence of the class prior."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,26 @@ def folds_of(scorer: Scorer) -> tuple[Scorer, ...]:
 def fold_scores(scorer: Scorer, X: Any) -> FloatArray:
     """Return the raw scores of each fold's model, (n, F, K); a scorer without folds has one."""
     return scorer.fold_scores(X) if isinstance(scorer, FoldScorer) else scorer.scores(X)[:, None]
+
+
+def trees_in_one_pass(
+    scorers: Sequence[Scorer], features: Sequence[Sequence[int]], n_features: int | None
+) -> TreeScorer | None:
+    """Return the trees of scorers that each see some of the features, as those of one that sees all of them.
+
+    None where they are not all boosters or forests of as many folds.
+    """
+    folds = [(fold, places) for one, places in zip(scorers, features, strict=True) for fold in folds_of(one)]
+    if n_features is None or not folds or len({len(folds_of(one)) for one in scorers}) > 1:
+        return None
+    trees = []
+    for fold, places in folds:
+        if not isinstance(fold, TreeScorer):
+            return None
+        nodes = fold.nodes.copy()
+        nodes["feature"] = np.asarray(places)[nodes["feature"]]
+        trees.append(replace(fold, nodes=nodes, n_features=n_features))
+    return TreeScorer.stacked(tuple(trees))
 
 
 def mean_of_folds(scores: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
 """Score rows to calibrated log ratios: the frozen model that serves, whatever it was fitted with."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -13,11 +13,12 @@ from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator, ScoreMap
 from obil.serving.columns import Column, ColumnEncoder, column_names, column_values, is_table, require_columns
-from obil.serving.folds import fold_scores, folds_of, folds_of_rows, mean_of_folds
+from obil.serving.folds import fold_scores, folds_of, folds_of_rows, mean_of_folds, trees_in_one_pass
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
+from obil.serving.trees import TreeScorer
 
 LARGEST_TOLERANCE, LARGEST_BLOCK = 10.0, 1_000
 
@@ -93,6 +94,11 @@ class RatioModel:
     calibration: str = "affine"  # the name of the calibrator's kind
     advice: TrackerAdvice | None = None  # what a backtest found a tracker should start with
     evidence: Evidence | None = None  # None: what decides is distributed as on the held-out rows, and is evidence too
+    view_trees: TreeScorer | None = field(init=False)  # of all views, walked in one pass
+
+    def __post_init__(self) -> None:
+        scorers, features = [view.scorer for view in self.view_members], [view.features for view in self.view_members]
+        object.__setattr__(self, "view_trees", trees_in_one_pass(scorers, features, self.scorer.n_features))
 
     @property
     def n_classes(self) -> int:
@@ -207,12 +213,19 @@ class RatioModel:
         else:
             own = self.calibrator if self.evidence is None else self.evidence.calibrator
             evidence[:, :, 0] = own.apply(raw.reshape(-1, n_classes)).reshape(raw.shape)
-        for place, view in enumerate(self.view_members, start=1):
-            seen = fold_scores(view.scorer, columns_of(matrix, view.features))
+        for place, (view, seen) in enumerate(zip(self.view_members, self._view_scores(matrix), strict=True), start=1):
             evidence[:, :, place] = view.calibrator.apply(seen.reshape(-1, n_classes)).reshape(seen.shape)
         if not np.isfinite(evidence).all():
             raise InvalidInputError("the evidence of these rows is not finite: are the features extreme?")
         return Scores(log_ratios, evidence)
+
+    def _view_scores(self, matrix: Any) -> Iterable[FloatArray]:
+        """Return the raw scores of rows by the folds of each view, (n, F, K) each."""
+        if self.view_trees is None:
+            return (fold_scores(view.scorer, columns_of(matrix, view.features)) for view in self.view_members)
+        n_scorers = self.n_views * len(folds_of(self.view_members[0].scorer))
+        every = self.view_trees.stacked_scores(matrix, n_scorers)
+        return every.reshape(len(every), self.n_views, -1, self.n_classes).swapaxes(0, 1)
 
     def evidence_rows(self, X: Any) -> FloatArray:
         """Return the log ratios that the prior of a batch is read from, by the model of each fold, (n, F, K)."""
