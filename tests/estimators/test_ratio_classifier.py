@@ -13,6 +13,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -311,6 +312,24 @@ def test_a_fitted_model_has_views_of_the_rows_it_is_calibrated_on() -> None:
         np.testing.assert_array_equal(scored.evidence[:, fold, 0], scored.evidence[:, 0, 0])
     few = RatioClassifier(inner).fit(stream.features[:40], stream.labels[:40]).model_
     assert few.view_members == ()  # fewer than 20 rows of a class
+
+
+def test_held_out_scores_of_views_belong_to_the_rows_of_a_fitted_model() -> None:
+    stream = draw(600, 0.4)
+    inner = FrozenEstimator(LogisticRegression().fit(stream.features, stream.labels))
+    model = RatioClassifier(inner, random_state=0).fit(stream.features, stream.labels).model_
+    for view in model.view_members:
+        assert roc_auc_score(model.holdout_.labels, view.holdout[:, 1]) > 0.7  # .5 if rows were mixed up
+
+
+def test_columns_that_only_the_estimator_can_read_leave_it_without_views() -> None:
+    stream = draw(200, 0.4)
+    mixed = [f"{value:.0f}" if place % 2 else value for place, value in enumerate(stream.features[:, 1])]
+    frame = pd.DataFrame({"age": stream.features[:, 0], "odd": pd.Series(mixed, dtype=object)})
+    pipeline = make_pipeline(ColumnTransformer([("age", "passthrough", ["age"])]), LogisticRegression())
+    with pytest.warns(UserWarning, match="no views were fitted"):
+        model = RatioClassifier(pipeline, cv=2, random_state=0).fit(frame, stream.labels).model_
+    assert model.view_members == ()
 
 
 @pytest.mark.parametrize("kind", ["sparse", "one feature"])

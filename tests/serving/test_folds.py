@@ -75,6 +75,10 @@ def test_folds_keep_the_sets_of_categories_of_their_own() -> None:
     assert not np.allclose(alike[:, 1:], single[:, 1:])
 
 
+def test_no_rows_have_no_scores() -> None:
+    assert FoldScorer((stump_forest(), stump_forest(seed=1))).fold_scores(rows(5)[:0]).shape == (0, 2, 2)
+
+
 def boosters(n_classes: int) -> FoldScorer:
     """Return two fitted boosters of trees, frozen."""
     X, y = labelled(300, n_classes, missing=True)

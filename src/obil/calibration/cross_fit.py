@@ -117,7 +117,7 @@ def spare_rows(splits: Sequence[Split]) -> list[IntArray]:
 
 
 def held_out_once(splits: Sequence[Split], unseen: Sequence[IntArray]) -> tuple[HeldOutRows, IntArray, IntArray]:
-    """Return the held-out rows, each once, and where their scores are among those of `unseen`, fold after fold.
+    """Return the held-out rows, each once and in their order, and where their scores are among those of `unseen`.
 
     That is: the place of each row's own score (n,), and of its second one, where there is one (m,).
     """
@@ -126,11 +126,9 @@ def held_out_once(splits: Sequence[Split], unseen: Sequence[IntArray]) -> tuple[
     fold = np.repeat(np.arange(len(unseen)), [len(rows) for rows in unseen])
     tests = np.flatnonzero(is_test)
     rows, own = np.unique(every[tests], return_index=True)
-    order = np.argsort(own, kind="stable")  # as the folds come
-    rows, places = rows[order], tests[own[order]]
+    places = tests[own]
     others = np.setdiff1d(np.arange(len(every)), places)
-    sorter = np.argsort(rows)
-    first = sorter[np.searchsorted(rows, every[others], sorter=sorter)]
+    first = np.searchsorted(rows, every[others])
     return HeldOutRows(rows, fold[places], first, fold[others]), places, others
 
 

@@ -49,7 +49,7 @@ def calibrate(
     calibrator = fit_calibrator(scores, rows.labels, weights, **known)
     held_out = Holdout.of(fitted.calibrated(scores, calibrator), rows.labels)
     # no fold has seen these rows, so any one of them is as good: the one that a stream would choose
-    seen = fitted.fold_scores(rows.rows)[np.arange(n_rows), folds_of_rows(0, n_rows, fitted.n_folds)]  # (n, K)
+    seen = fitted.fold_scores(rows.rows)[np.arange(n_rows), folds_of_rows(0, n_rows, fitted.n_own_folds)]  # (n, K)
     same = calibrator if np.array_equal(seen, scores) else None
     score_map, choice = fit_evidence_map(seen, rows.labels, weights, calibrator=same, **known)
     before = fitted.evidence or Evidence(score_map, seen)

@@ -1,5 +1,6 @@
 """Fit a classifier that scores, and its views, out-of-fold; then freeze them into arrays where that is possible."""
 
+import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -102,7 +103,7 @@ def fit_views(
     There are no views of rows that are sparse, of one feature, or no table.
     """
     table = X if hasattr(X, "shape") else np.asarray(X)
-    if issparse(table) or len(table.shape) != 2:
+    if issparse(table) or len(table.shape) != 2 or not splits:
         return ()
     views = []
     classes = np.unique(numbers)
@@ -112,9 +113,13 @@ def fit_views(
     for half in halved_features(len(known), N_VIEWS, random_state=random_state):
         features = tuple(known[list(half)].tolist())
         columns = columns_of(table, features)
-        fitted = fit_scorer(
-            _view_estimator(columns), columns, numbers, given, splits, classes=classes, prior=prior, n_jobs=n_jobs
-        )
+        try:
+            fitted = fit_scorer(
+                _view_estimator(columns), columns, numbers, given, splits, classes=classes, prior=prior, n_jobs=n_jobs
+            )
+        except (TypeError, ValueError) as error:  # columns that only the user's own estimator can read
+            warnings.warn(f"no views were fitted, as a small booster cannot read the rows: {error}", stacklevel=3)
+            return ()
         rows = fitted.held_out.rows
         calibrator = fit_calibrator(fitted.scores, numbers[rows], weights[rows])
         views.append(View(features, fitted.scorer, calibrator, fitted.scores))
@@ -129,12 +134,10 @@ def _has_values(table: Any, splits: list[Split]) -> BoolArray:
 
 
 def _view_estimator(columns: Any) -> Any:
-    """Return a small booster, behind an encoder of the columns that hold strings."""
+    """Return a small booster, behind an encoder of the columns that are not numbers."""
     booster = HistGradientBoostingClassifier(**VIEW_SETTINGS, random_state=0)
-    if hasattr(columns, "iloc"):
-        text = [place for place, kind in enumerate(columns.dtypes) if getattr(kind, "kind", "O") not in "biuf"]
-    else:
-        text = list(range(columns.shape[1])) if columns.dtype.kind in "OSU" else []
+    table = columns if hasattr(columns, "iloc") else pd.DataFrame(columns).infer_objects()
+    text = [place for place, kind in enumerate(table.dtypes) if getattr(kind, "kind", "O") not in "biuf"]
     if not text:
         return booster
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)

@@ -50,7 +50,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         unless folds learned from less than 70 % of the rows, or from unequal parts.
     views
         Whether to fit cheap members on feature subsets, too: what supports a move of the prior in a stream without
-        labels. There are none of sparse rows, of rows of one feature, or of rows that are no table.
+        labels. There are none of sparse rows, of rows of one feature, of rows that are no table, and beside a
+        `FrozenEstimator` of fewer than 20 rows of a class.
     n_jobs
         Folds fitted at once.
     random_state
@@ -121,8 +122,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs, refit=refit
         )
         views: tuple[View, ...] = ()
-        apart = self._splits_of_views(X, labels, numbers, groups=groups, time=time) if splits is None else splits
-        if self.views and apart is not None:
+        if self.views:
+            apart = self._splits_of_views(X, labels, numbers, groups=groups, time=time) if splits is None else splits
             views = fit_views(X, numbers, population, apart, random_state=self.random_state, n_jobs=self.n_jobs)
         frozen = freeze_together(fitted.scorer, views, X, fitted.refitted)
         decides = fitted.scorer if fitted.refitted is None else fitted.refitted
@@ -159,13 +160,17 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             return [set_aside(numbers, float(self.cv), classes=self.classes_, groups=groups, time=time, seed=seed)]
         return choose_splits(self.cv, X, labels, numbers, groups=groups, time=time, random_state=self.random_state)
 
-    def _splits_of_views(self, X: Any, labels: Any, numbers: IntArray, *, groups: Any, time: Any) -> list[Split] | None:
-        """Return folds of the rows that a fitted estimator is calibrated on; None where they are too few."""
+    def _splits_of_views(self, X: Any, labels: Any, numbers: IntArray, *, groups: Any, time: Any) -> list[Split]:
+        """Return folds of the rows that a fitted estimator is calibrated on; none where they are too few."""
         if np.bincount(numbers).min() < ROWS_OF_VIEWS:
-            return None
-        return choose_splits(
-            FOLDS_OF_VIEWS, X, labels, numbers, groups=groups, time=time, random_state=self.random_state
-        )
+            return []
+        try:
+            splits = choose_splits(
+                FOLDS_OF_VIEWS, X, labels, numbers, groups=groups, time=time, random_state=self.random_state
+            )
+        except InvalidInputError:  # groups that cannot be dealt: calibrating needs no folds
+            return []
+        return splits if all(len(np.unique(numbers[train])) == len(self.classes_) for train, _ in splits) else []
 
     def _averages(self, splits: list[Split], n_rows: int) -> bool:
         if self.ensemble not in ("auto", True, False):

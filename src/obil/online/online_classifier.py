@@ -527,10 +527,11 @@ class OnlineClassifier:
 
 
 def _default_tracker(model: RatioModel) -> SafeTracker:
-    if not model.n_views and model.advice is None:
+    if not model.n_views and (model.advice is None or model.advice.lead == "auto"):
         warnings.warn(
             "the prior stays at the start prior until labels come: this model has no views that could support a move "
-            "(fit with views=True, store the advice of a backtest, or choose a tracker)",
+            "(scores alone, sparse rows and single features have none); give labels, or choose a tracker: "
+            "tracker=obil.trackers.BayesBank() where only the prior moves",
             stacklevel=3,
         )
     return SafeTracker.for_model(model)

@@ -45,7 +45,7 @@ def describe_scorer(scorer: Scorer) -> str:
 
 
 def _described_evidence(model: "RatioModel") -> str:
-    of_fold = "one fold per row, " if model.n_folds > 1 else ""
+    of_fold = "one fold per row, " if model.n_own_folds > 1 else ""
     return of_fold + ("" if model.evidence is None else model.evidence.choice)
 
 

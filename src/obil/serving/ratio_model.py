@@ -122,6 +122,11 @@ class RatioModel:
                 raise InvalidInputError(f"the held-out scores of {name} must be those of the model's held-out rows")
             if source.scorer is not None and len(folds_of(source.scorer)) not in (1, self.n_folds):
                 raise InvalidInputError(f"{name} must have the model's {self.n_folds} folds, or one")
+        n_features = self.scorer.n_features
+        for view in self.view_members:
+            known = view.scorer.n_features in (None, len(view.features))
+            if not known or (n_features is not None and not all(0 <= place < n_features for place in view.features)):
+                raise InvalidInputError(f"a view must have features of the model, got {view.features!r:.80}")
         if self._evidence_scorer.n_features != self.scorer.n_features:
             raise InvalidInputError("what decides and the evidence must take the same features")
         if self.evidence is not None and not 0.0 <= self.evidence.tolerance <= LARGEST_TOLERANCE:
@@ -131,7 +136,6 @@ class RatioModel:
         for name, part in parts.items():
             if part.n_classes != self.n_classes:
                 raise InvalidInputError(f"the {name} must be of {self.n_classes} classes, got {part.n_classes}")
-        n_features = self.scorer.n_features
         if self.encoder is not None and self.feature_names not in (None, self.encoder.names):
             raise InvalidInputError(f"the model's features must be its columns, got {self.feature_names!r:.80}")
         if self.encoder is not None and n_features not in (None, len(self.encoder.columns)):
@@ -156,9 +160,14 @@ class RatioModel:
 
     @property
     def n_folds(self) -> int:
-        """How many models of folds give evidence, F; one of them for each row of a stream."""
+        """How many models of folds give evidence, F, views included; one of them for each row of a stream."""
         scorers = (self._evidence_scorer, *(view.scorer for view in self.view_members))
         return max(len(folds_of(scorer)) for scorer in scorers)
+
+    @property
+    def n_own_folds(self) -> int:
+        """How many models of folds give evidence on all features: those of `fold_scores` and `evidence_rows`."""
+        return len(folds_of(self._evidence_scorer))
 
     @property
     def _evidence_scorer(self) -> Scorer:
@@ -225,7 +234,7 @@ class RatioModel:
             return (fold_scores(view.scorer, columns_of(matrix, view.features)) for view in self.view_members)
         n_scorers = self.n_views * len(folds_of(self.view_members[0].scorer))
         every = self.view_trees.stacked_scores(matrix, n_scorers)
-        return every.reshape(len(every), self.n_views, -1, self.n_classes).swapaxes(0, 1)
+        return every.reshape(len(every), self.n_views, n_scorers // self.n_views, self.n_classes).swapaxes(0, 1)
 
     def evidence_rows(self, X: Any) -> FloatArray:
         """Return the log ratios that the prior of a batch is read from, by the model of each fold, (n, F, K)."""

@@ -118,8 +118,9 @@ class TreeScorer(OutputScorer):
         sums = self.sums(X)
         if self.link == PROBABILITY:
             sums *= n_folds  # `sums` divided by the trees of all models
-        raw = raw_scores(sums.reshape(len(sums) * n_folds, -1), self.link, self.training_prior, self.floor)
-        return raw.reshape(len(sums), n_folds, -1)
+        outputs = sums.reshape(len(sums) * n_folds, len(self.start) // n_folds)
+        raw = raw_scores(outputs, self.link, self.training_prior, self.floor)
+        return raw.reshape(len(sums), n_folds, len(self.training_prior))
 
     def summary(self) -> str:
         """Return a short text that says what scores."""

@@ -134,7 +134,7 @@ class BatchFollower:
 
     def _evidence(self, decided: DataFrame) -> DataFrame:
         """Return the evidence of a batch in parts that add up: the decided log ratios, or those of the folds."""
-        if self.model.evidence is None and self.model.n_folds == 1:
+        if self.model.evidence is None and self.model.n_own_folds == 1:
             return binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
         names = feature_columns(decided, self.model, self._settings["features"])
         broadcast = self._shipped.broadcast(decided.sparkSession.sparkContext)

@@ -173,7 +173,7 @@ def _one_pass(
     ratios: DataFrame, keys: list[str], model: RatioModel, *, at: Mapping[Group, FloatArray] | None
 ) -> dict[Group, PassEvidence]:
     """Return each group's evidence at its prior; without priors, its summed posteriors, in `gradient`."""
-    n_classes, n_folds, training = model.n_classes, model.n_folds, model.prior_
+    n_classes, n_folds, training = model.n_classes, model.n_own_folds, model.prior_
     broadcast = ratios.sparkSession.sparkContext.broadcast(at)
 
     def evidence_of(rows: FloatArray, group: Group) -> PassEvidence:

@@ -29,7 +29,8 @@ def held_out_error(
     rng = np.random.default_rng(0)
     shuffled = [rng.permutation(rows) for _ in range(N_SHUFFLED)]
     changes, by_chance = (int(np.count_nonzero(np.diff(labels[order]))) for order in (rows, shuffled[0]))
-    orders = [rng.permutation(rows) if changes < SORTED * by_chance else rows, *shuffled]
+    is_sorted = changes < max(SORTED * by_chance, start.size)
+    orders = [rng.permutation(rows) if is_sorted else rows, *shuffled]
     in_order, *others = (_overshoots(track(order), labels[order], start, monitored) for order in orders)
     return np.asarray(np.sqrt(np.maximum(in_order - np.max(others, axis=0), 0.0)))
 

@@ -325,7 +325,7 @@ class SafeTracker(CompiledTracker):
         lead = self._settings["lead"]
         self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
         # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
-        self._shrinkage = known.shrinkage if lead == "auto" else np.stack([known.sensitivity] * 2)
+        self._shrinkage = np.stack([known.sensitivity] * 2) if lead == "fast" else known.shrinkage
         guard = GuardMemory.empty(known.n_views + 1, n_classes)
         if lead == "fast":
             guard.seen[1] = QUIET_BLOCKS

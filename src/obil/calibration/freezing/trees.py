@@ -221,7 +221,8 @@ def _frozen(
 def _in_pairs(leaf: BoolArray, left: IntArray, right: IntArray, roots: IntArray) -> tuple[IntArray, IntArray]:
     """Return nodes in an order in which every right child follows its left one, and the new number of the latter."""
     order, child = np.empty(len(leaf), dtype=np.int64), np.empty(len(leaf), dtype=np.int64)
-    for root in roots:
+    for tree in range(len(roots)):
+        root, stop = roots[tree], roots[tree + 1] if tree + 1 < len(roots) else len(leaf)
         order[root], at, end = root, root, root + 1
         while at < end:
             node = order[at]
@@ -231,6 +232,8 @@ def _in_pairs(leaf: BoolArray, left: IntArray, right: IntArray, roots: IntArray)
                 child[at], order[end], order[end + 1] = end, left[node], right[node]
                 end += 2
             at += 1
+        for unused in range(end, stop):  # nodes that were pruned: the last leaf once more, which nothing leads to
+            order[unused], child[unused] = order[end - 1], unused
     return order, child
 
 
