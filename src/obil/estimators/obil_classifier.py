@@ -330,7 +330,9 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             random_state=seed,
         )
         names = None if encoder is None else encoder.names
-        self.model_ = replace(model, view_members=views, encoder=encoder, feature_names=names)
+        model = replace(model, view_members=views, encoder=encoder, feature_names=names)
+        # rows were sorted by what they hold; the order of a stream is that in which they were given
+        self.model_ = model.with_rows_in(np.argsort(rows.origin[member_scores.rows], kind="stable"))
 
     def _check_rows(self, X: Any) -> Any:
         X = as_dataframe(X)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior
+from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator, ScoreMap
@@ -97,8 +97,10 @@ class RatioModel:
     view_trees: TreeScorer | None = field(init=False)  # of all views, walked in one pass
 
     def __post_init__(self) -> None:
-        scorers, features = [view.scorer for view in self.view_members], [view.features for view in self.view_members]
-        object.__setattr__(self, "view_trees", trees_in_one_pass(scorers, features, self.scorer.n_features))
+        views = self.view_members
+        scorers, features = [view.scorer for view in views], [view.features for view in views]
+        trees = trees_in_one_pass(scorers, features, self.scorer.n_features) if views else None
+        object.__setattr__(self, "view_trees", trees)
 
     @property
     def n_classes(self) -> int:
@@ -284,6 +286,16 @@ class RatioModel:
             calibration=calibration,
             advice=None,
             evidence=evidence,
+        )
+
+    def with_rows_in(self, order: IntArray) -> "RatioModel":
+        """Return the same model with its held-out rows in another order, (n,)."""
+        held_out = self.holdout_
+        return replace(
+            self,
+            holdout_=Holdout(held_out.log_ratios[order], held_out.labels[order], held_out.weights[order]),
+            evidence=None if self.evidence is None else replace(self.evidence, scores=self.evidence.scores[order]),
+            view_members=tuple(replace(view, scores=view.scores[order]) for view in self.view_members),
         )
 
     def with_advice(self, advice: TrackerAdvice | None) -> "RatioModel":
