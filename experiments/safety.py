@@ -35,6 +35,9 @@ apart in all; the exact ratios of four halves of the features are the views. Exp
 percent, {seeds} seeds, before and after the probation of {probation:,} rows; the slow bank has {slow_rows:,.0f}
 pseudo-rows at the start prior, the one inside the safe tracker {own_rows:,.0f} ("unguarded").
 """
+JUMP_TEXT = """**A jump after {quiet_rows:,} quiet rows, no labels.** The same features and views. Rows after the jump
+until the estimated prior is within 20 % of the new one, median of {jump_seeds} seeds.
+"""
 MONITOR_TEXT = """**The monitor.** {null_streams:,} streams of {n_rows:,} rows over six prior paths, {negatives:,}
 held-out negatives and {positives} positives drawn afresh each time, separation {monitor_separation:g}: {alarms:.0f} of
 them ever alarm. Rows until a change is found, from the first row on, at prior {power_prior:g}. An `OnlineClassifier`
@@ -61,6 +64,11 @@ def cells(settings: Settings) -> list[Cell]:
         for scenario in SIX
         for seed in range(settings["seeds"])
     ]
+    work += [
+        {"part": "jump", "separation": separation, "before": before, "after": after}
+        for separation in settings["jump_separations"]
+        for before, after in settings["jumps"]
+    ]
     work += [{"part": "null", "batch": batch} for batch in range(settings["null_streams"] // len(SIX))]
     work += [{"part": "power", "change": change} for change in settings["changes"]]
     work += [
@@ -75,6 +83,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Do one part."""
     parts = {
         "scenario": _scenario,
+        "jump": _jump,
         "null": _null,
         "power": _power,
         "performance": _performance,
@@ -98,6 +107,12 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
     found["excess.before.worst"] = max(
         found[f"excess.{s}.safe.before"] - found[f"excess.{s}.slow bank.before"] for s in SIX
     )
+    for cell, result in results:
+        if cell["part"] == "jump":
+            key = f"jump.{cell['separation']:g}.{cell['before']:g}.{cell['after']:g}"
+            found |= {f"{key}.{method}": float(np.median(rows)) for method, rows in result.items()}
+            found[f"{key}.ratio"] = found[f"{key}.safe"] / found[f"{key}.bank"]
+    found["jump.worst"] = max(value for key, value in found.items() if key.startswith("jump.") and "ratio" in key)
     found["monitor.alarms"] = float(sum(result["alarms"] for result in of("null")))
     found["monitor.alarm_share"] = found["monitor.alarms"] / (len(of("null")) * len(SIX))
     for change in settings["changes"]:
@@ -113,6 +128,7 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
             for prior in settings["performance_priors"]
             for when in ("now", "window")
             for quantity in QUANTITIES
+            if f"performance.{tracker}.{prior:g}.{when}.{quantity}.bias" in found  # else it was unknown in every stream
         ]
         found[f"performance.{tracker}.worst_bias"] = max(abs(found[f"{name}.bias"]) for name in names)
         found[f"performance.{tracker}.worst_error"] = max(found[f"{name}.error"] for name in names)
@@ -131,6 +147,19 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     parts = [
         SCENARIO_TEXT.format(**settings, probation=PROBATION, slow_rows=SLOW_ROWS, own_rows=SLOW_START_ROWS),
         markdown_table(["prior from", "probation", *SIX], rows),
+        "\n" + JUMP_TEXT.format(**settings),
+        markdown_table(
+            ["separation", "prior", "bank", "safe"],
+            [
+                [
+                    f"{separation:g}",
+                    f"{before:g} to {after:g}",
+                    *(f"{figures[f'jump.{separation:g}.{before:g}.{after:g}.{of}']:,.0f}" for of in ("bank", "safe")),
+                ]
+                for separation in settings["jump_separations"]
+                for before, after in settings["jumps"]
+            ],
+        ),
         "\n" + MONITOR_TEXT.format(**settings, alarms=figures["monitor.alarms"], block_tolerance=BLOCK_TOLERANCE),
         markdown_table(
             ["change", "held-out rows", "tolerance", "median rows", "found"],
@@ -172,12 +201,13 @@ def table(figures: dict[str, float], settings: Settings) -> str:
 
 
 def _performance_row(figures: dict[str, float], tracker: str, key: str, prior: float) -> list[str]:
-    cells = [
-        f"{figures[f'{key}.{when}.{q}.bias']:+.3f}, {figures[f'{key}.{when}.{q}.error']:.3f}, "
-        f"{figures[f'{key}.{when}.{q}.coverage']:.0%}"
-        for when in ("now", "window")
-        for q in QUANTITIES
-    ]
+    def shown(quantity: str) -> str:
+        if f"{quantity}.bias" not in figures:
+            return "unknown"
+        bias, error, coverage = (figures[f"{quantity}.{of}"] for of in ("bias", "error", "coverage"))
+        return f"{bias:+.3f}, {error:.3f}, {coverage:.0%}"
+
+    cells = [shown(f"{key}.{when}.{q}") for when in ("now", "window") for q in QUANTITIES]
     return [tracker, f"{prior:g}", f"{figures[f'{key}.truth']:.3f}", f"{figures[f'{key}.naive']:.3f}", *cells]
 
 
@@ -186,12 +216,19 @@ def _change_text(change: str) -> str:
     return f"{'mean shift' if kind == 'shift' else 'added noise'} of {size} standard deviations"
 
 
-def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
-    truth = SCENARIOS[cell["scenario"]](settings["n_rows"])
-    start, seed = settings["start_prior"], cell["seed"]
-    classes = GaussianClasses.spread(settings["separation"], n_features=settings["n_features"])
+def _views(settings: Settings, separation: float, seed: int) -> tuple[GaussianClasses, list[list[int]]]:
+    """Return classes of many features, and the halves of the features that the views read."""
+    classes = GaussianClasses.spread(separation, n_features=settings["n_features"])
     rng = np.random.default_rng([seed, 1])
     halves = [half.tolist() for _ in range(2) for half in np.array_split(rng.permutation(settings["n_features"]), 2)]
+    return classes, halves
+
+
+def _tracked(
+    settings: Settings, truth: FloatArray, *, start: float, separation: float, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the log ratios of a stream with this prior, (n, 2), and the priors of the safe tracker, (n, 2)."""
+    classes, halves = _views(settings, separation, seed)
     stream = classes.draw(truth, random_state=seed)
     held_out = classes.draw(np.full(settings["scenario_holdout"], start), random_state=10_000 + seed)
 
@@ -200,24 +237,44 @@ def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
 
     model = exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
     safe = SafeTracker(start, view_reference=ViewReference.of_model(model))
+    evidence = np.concatenate([stream.log_ratios[:, None], views_of(stream.features)], axis=1)
+    return stream.log_ratios, safe.update_many(stream.log_ratios, evidence=evidence)
+
+
+def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
+    truth = SCENARIOS[cell["scenario"]](settings["n_rows"])
+    start, separation = settings["start_prior"], settings["separation"]
+    log_ratios, safe = _tracked(settings, truth, start=start, separation=separation, seed=cell["seed"])
     slow, own = (
         BayesBank(start, memories=SLOW_MEMORIES, n_snapshots=0, start_rows=rows)
         for rows in (SLOW_ROWS, SLOW_START_ROWS)
     )
-    evidence = np.concatenate([stream.log_ratios[:, None], views_of(stream.features)], axis=1)
     paths = {
-        "bank": BayesBank(start).update_many(stream.log_ratios),
-        "slow bank": slow.update_many(stream.log_ratios),
-        "unguarded": own.update_many(stream.log_ratios),
-        "safe": safe.update_many(stream.log_ratios, evidence=evidence),
+        "bank": BayesBank(start).update_many(log_ratios),
+        "slow bank": slow.update_many(log_ratios),
+        "unguarded": own.update_many(log_ratios),
+        "safe": safe,
     }
-    pair = GaussianPair(settings["separation"])
+    pair = GaussianPair(separation)
     parts = {"before": slice(0, PROBATION), "after": slice(PROBATION, None)}
     return {
         f"{method}.{when}": 100.0 * pair.excess(path[part, 1], truth[part])
         for method, path in paths.items()
         for when, part in parts.items()
     }
+
+
+def _jump(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Return the rows that bank and safe tracker need to come within 20 % of the new prior, one per seed."""
+    before, after = cell["before"], cell["after"]
+    truth = np.repeat([before, after], [settings["quiet_rows"], settings["n_rows"]])
+    rows: dict[str, list[int]] = {"bank": [], "safe": []}
+    for seed in range(settings["jump_seeds"]):
+        log_ratios, safe = _tracked(settings, truth, start=before, separation=cell["separation"], seed=seed)
+        for method, path in (("bank", BayesBank(before).update_many(log_ratios)), ("safe", safe)):
+            near = np.flatnonzero(np.abs(path[settings["quiet_rows"] :, 1] / after - 1.0) <= 0.2)
+            rows[method].append(int(near[0]) if near.size else settings["n_rows"])
+    return rows
 
 
 def exact_model(log_ratios: FloatArray, labels: IntArray, views: FloatArray) -> RatioModel:

@@ -57,8 +57,13 @@ def test_retraining_uses_no_label_before_it_is_due() -> None:
 
 
 def test_figures_are_relative_to_static_and_to_the_oracles_gain() -> None:
-    settings = {"sets": ["s", "t"], "labels": [[0.05, 500]], "most_harm": 1.005}
-    known = {"rows": 1, "training_prior": 0.1, "prior": 0.2, "alarm_row": 0}
+    settings = {
+        "sets": ["s", "t"], "labels": [[0.05, 500]], "retrain_at": [[0.05, 500]], "most_harm": 1.005,
+        "most_harm_with_labels": 1.002,
+    }  # fmt: skip
+    known = {"rows": 1, "training_prior": 0.1, "prior": 0.2, "alarm_row": 0, "diagnosis": {"hindsight": 0.5}}
+    windows = {"windows": 4.0, "answered": 2.0, "held": 1.0}
+    known["performance"] = {f"{one}.{key}": value for one in wild.QUANTITIES for key, value in windows.items()}
     results: list[Any] = []
     for name, safe, factors in (("s", 1.5, {"1": 1.5, "3": 1.8}), ("t", 2.1, {"1": 2.1, "3": 2.0})):
         measures = {
@@ -66,30 +71,46 @@ def test_figures_are_relative_to_static_and_to_the_oracles_gain() -> None:
             wild.ORACLE: dict.fromkeys(wild.MEASURES, 1.0),
             "safe": dict.fromkeys(wild.MEASURES, safe),
         }
+        labelled = {"ways": {"safe": dict.fromkeys(wild.MEASURES, 1.4)}, "unadapted": {"0.5": 1.4, "0.9": 1.6}}
         results += [
             ({"set": name, "rate": 0.0, "delay": 0}, {"ways": measures, "factors": factors, **known}),
-            ({"set": name, "rate": 0.05, "delay": 500}, {"ways": {"safe": dict.fromkeys(wild.MEASURES, 1.0)}}),
+            ({"set": name, "rate": 0.05, "delay": 500}, labelled),
+            ({"set": name, "shuffled": True}, {"log_loss": safe, "jump_gain": 0.5 * safe}),
         ]
     found = wild.figures(results, settings)
     assert found["s.safe.gain"] == pytest.approx(0.5)
-    assert found["s.0.05.500.safe.gain"] == pytest.approx(1.0)
+    assert found["s.0.05.500.safe.gain"] == pytest.approx(0.6)
     assert found["all.safe.log_loss.worst"] == pytest.approx(1.05)
     assert found["all.safe.log_loss.mean"] == pytest.approx(np.sqrt(0.75 * 1.05))
     # with the factor 1 the second stream is harmed, so that the first is left with 3; the first alone would take 1
     assert (found["s.left_out.factor"], found["t.left_out.factor"]) == (3.0, 1.0)
     assert found["t.left_out.log_loss"] == pytest.approx(1.05)
-    trackers = {f"{name}.{tracker}" for name in "st" for tracker in wild.TRACKERS}
-    shown = {f"{tracker}.{measure}": 1.0 for tracker in trackers for measure in (*wild.MEASURES, "gain")}
-    rest = {"oracle_rows": 2_000, "retrainings": 8, "factors": [1.0, 3.0], "retrain_at": []}
-    assert "| left out | none | 0.9" in wild.table(found | shown, settings | rest)
+    assert (found["s.labels_left_out.unadapted"], found["s.labels_left_out.log_loss"]) == (0.5, pytest.approx(0.7))
+    assert found["all.recalibrated.least"] == pytest.approx(0.6)  # .3 of the .5 that hindsight gains
+    assert (found["all.shuffled.worst"], found["all.jump.least"]) == (2.1, 0.75)
+    assert found["all.performance.recall.held_by_stream"] == found["all.performance.recall.unknown"] == 0.5
+
+
+def test_a_jump_leaves_rows_out_until_the_odds_are_four_times_as_large() -> None:
+    labels = (np.random.default_rng(0).random(50_000) < 0.1).astype(np.int64)
+    rows = wild.with_jump(labels, quiet_rows=3_000, prior=0.1, seed=0)
+    assert (rows[:3_000] == np.arange(3_000)).all()
+    assert (np.diff(rows) > 0).all()
+    later = labels[rows[3_000:]]
+    assert later.sum() == labels[3_000:].sum()  # of the negatives only
+    assert later.mean() == pytest.approx((4 / 9) / (1 + 4 / 9), abs=0.01)
 
 
 def test_safety_measures_its_parts_in_a_short_run() -> None:
     settings = settings_of("safety") | {"biased_streams": 3, "biased_rows": 600, "null_streams": 6, "power_streams": 2}
     cells = safety.cells(settings)
-    assert {cell["part"] for cell in cells} == {"scenario", "null", "power", "performance", "biased"}
+    assert {cell["part"] for cell in cells} == {"scenario", "jump", "null", "power", "performance", "biased"}
     excess = safety.run({"part": "scenario", "scenario": ".1", "seed": 0}, settings | {"n_rows": 6_000})
     assert excess["bank.before"] < excess["slow bank.before"]
+    jump = {"part": "jump", "separation": 2.5, "before": 0.02, "after": 0.1}
+    reached = safety.run(jump, settings | {"n_rows": 2_000})
+    assert len(reached["safe"]) == settings["jump_seeds"]
+    assert max(reached["bank"]) < 2_000
     found = safety.run({"part": "power", "change": "shift 0.5"}, settings)
     assert len(found["rows"]) == 2
     assert np.isfinite(found["rows"]).all()

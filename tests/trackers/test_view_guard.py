@@ -88,7 +88,13 @@ class ReferenceGuard:
         apart = self.shifts[:, 1:] - self.shifts[:, :1] - expected
         deviation = np.sqrt(variance + self.known.noise + 1e-12)
         excess = np.sign(apart) * np.maximum(abs(apart) - deviation, 0.0)
-        self.bounds = np.stack([excess.min(axis=(0, 1), initial=0.0), excess.max(axis=(0, 1), initial=0.0)], axis=1)
+        # one view of three or more may dissent from a move towards the rarer side
+        ordered = np.sort(excess, axis=1)  # (R, views, C)
+        spared = 1 if self.known.n_views > 2 else 0
+        for c, k in enumerate(self.monitored):
+            rare = self.start[k] <= 0.5
+            lowest, highest = ordered[:, spared if rare else 0, c], ordered[:, -1 - (0 if rare else spared), c]
+            self.bounds[c] = min(0.0, lowest.min()), max(0.0, highest.max())
         self.disagreement = float((abs(apart) / deviation).max(initial=0.0))
         self.quiet = 0 if self.disagreement > 4.0 else self.quiet + 1
         self.scores, self.references = [], []

@@ -218,10 +218,10 @@ def test_a_tracker_for_a_model_listens_to_its_views() -> None:
 
 def told(model: RatioModel, lead: str) -> SafeTracker:
     """Return a tracker whose views have disagreed, and that has late labels of 1,300 rows."""
-    tracker = SafeTracker.for_model(model, lead=lead, start_weights=[0.2, 0.2, *[0.1] * 6]).start(model.prior_)
+    tracker = SafeTracker.for_model(model, lead=lead, start_weights=[0.2, *[0.1] * 8]).start(model.prior_)
     rng = np.random.default_rng(2)
     rows = np.column_stack([np.zeros(1_300), rng.normal(1.5, 2.0, size=(1_300, model.n_classes - 1))])
-    tracker.update_many(rows, evidence=np.stack([rows, rows, rows, -rows, rows], axis=1))
+    tracker.update_many(rows, evidence=np.stack([rows, rows, -rows, -rows, rows], axis=1))
     assert np.array(tracker.state()["memory"]["guard.bounds"]).any()
     for n in range(0, 1_300, 20):
         tracker.feedback(rows[n], n // 20 % model.n_classes, row=n, propensity=0.5)
@@ -261,7 +261,7 @@ def test_the_prior_is_no_longer_held_back_by_what_the_views_of_the_old_model_sai
     model, new = fitted(2), fitted(2, seed=2)
     tracker = SafeTracker.for_model(model).start(model.prior_)
     rows = np.column_stack([np.zeros(4_000), np.random.default_rng(3).normal(3.0, 2.0, size=4_000)])
-    tracker.update_many(rows, evidence=np.stack([rows, rows, rows, -rows, rows], axis=1))
+    tracker.update_many(rows, evidence=np.stack([rows, rows, -rows, -rows, rows], axis=1))
     other = tracker.with_views_of(new)
     assert other.prior[1] > tracker.prior[1] + 0.05
     unseen = SafeTracker.for_model(new).start(model.prior_)

@@ -113,6 +113,7 @@ def _report(found: "Backtest", notes: tuple[str, ...], *, data: Path, out: Path,
         f"(2) mean distance from the local prior, counted in {found.rows_around} and itself accurate to "
         f"{found.truth_error:.4f} only; the oracle knows that prior, and no more"
     )
+    typer.echo(f"What changed: {found.changes.sentence}")
     typer.echo(f"Verdict: {found.recommendation.sentence}")
     for note in notes:
         typer.echo(f"Note: {note}")

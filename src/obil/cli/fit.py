@@ -13,6 +13,7 @@ from obil.cli.common import AsJson, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from obil.estimators.table_fit import TableFit
+    from obil.serving.ratio_model import RatioModel
 
 FEW = 20  # labelled rows of a class below which little can be said about it
 
@@ -105,7 +106,24 @@ def fit(
             f"{', '.join(map(repr, rising))} only rises or falls along the table: what tells the time misleads a "
             f"model; leave it out (--drop {','.join(rising)}), or cut the folds by it (--time)"
         )
+    with tables.working("Measuring how fast the prior is followed..."):
+        summary |= _expected(fitted.model, in_order=times is not None)
     _report(summary | ({} if replayed is None else {"backtest": replayed.to_json()}), as_json=as_json)
+
+
+def _expected(model: "RatioModel", *, in_order: bool) -> dict[str, Any]:
+    """Return what to expect of adapting: the rows to follow a jump, and, of folds in time, what changed in them."""
+    from obil.evaluation.adaptation_speed import adaptation_speed
+    from obil.evaluation.stream_changes import changes_in_held_out
+    from obil.trackers import SafeTracker
+
+    changes = changes_in_held_out(model) if in_order else None
+    tracker = SafeTracker.for_model(model).start(model.prior_)
+    return {
+        "tracker": tracker.status,
+        "rows_after_jump": adaptation_speed(model) if tracker.can_move else None,
+        "changes": changes,
+    }
 
 
 def _summary(fitted: "TableFit", *, out: Path, calibration: str, n_unlabelled: int) -> dict[str, Any]:
@@ -145,8 +163,15 @@ def _summary(fitted: "TableFit", *, out: Path, calibration: str, n_unlabelled: i
 
 
 def _report(summary: dict[str, Any], *, as_json: bool) -> None:
+    changes, speed = summary["changes"], summary["rows_after_jump"]
     if as_json:
-        print_json(summary)
+        print_json(
+            summary
+            | {
+                name: None if one is None else one.to_json()
+                for name, one in (("changes", changes), ("rows_after_jump", speed))
+            }
+        )
         return
     features, calibration, auc = summary["features"], summary["calibration"], summary["auc"]
     shown = ", ".join(features[:6]) + (f" and {len(features) - 6} more" if len(features) > 6 else "")
@@ -165,6 +190,11 @@ def _report(summary: dict[str, Any], *, as_json: bool) -> None:
     worst = " of the closest two classes" if len(summary["classes"]) > 2 else ""
     rows.append((f"AUC{worst}", f"{auc['value']:.3f} ({low:.3f} to {high:.3f})"))
     tables.show_table(f"Model written to {summary['model']}", ("", ""), rows)
+    typer.echo(f"Before labels, what decides: {summary['tracker']}.")
+    if speed is not None:
+        typer.echo(f"Rows until a jump of the prior is followed to within 20 %: {speed.describe()}.")
+    if changes is not None:
+        typer.echo(f"From the earlier half of the rows to the later one: {changes.sentence}")
     if "backtest" in summary:
         typer.echo(f"Backtest: {summary['backtest']['recommendation']['sentence']}")
     for note in summary["notes"]:

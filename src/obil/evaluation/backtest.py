@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from obil.arrays import FloatArray, IntArray, as_integer, as_scaled, require_in
+from obil.arrays import FloatArray, IntArray, as_integer, require_in
 from obil.bayes.costs import Costs
 from obil.bayes.local_prior import best_window, local_prior_error, local_priors
 from obil.datasets.splits import Split, time_split
@@ -36,6 +35,7 @@ from obil.evaluation.backtest_advice import (
     why,
 )
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
+from obil.evaluation.stream_changes import changes_since, log_losses
 from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import CostPolicy
 from obil.serving.ratio_model import RatioModel, as_dataframe, as_ratio_model
@@ -215,7 +215,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
 
     def score(decided_with: FloatArray, prevalence: FloatArray) -> Scored:
         return Scored(
-            _log_losses(log_ratios, decided_with, labels),
+            log_losses(log_ratios, decided_with, labels),
             float(matrix[rule.decide(log_ratios, decided_with).numbers, labels].mean()),
             float(np.abs(prevalence - truth).sum(axis=1).mean() / 2.0),
         )
@@ -227,7 +227,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
     losses = {method: drawn[0].losses for method, drawn in scored.items()}
     lead = choose_lead(losses[STATIC], losses[SAFE], losses[FAST])
     n_labels = len(came) - 1
-    weights = start_weights(np.array([one[-1] for one in earned]))
+    weights = start_weights(np.array([one[-1] for one in earned]), earned[0][0])
     sentence = why(
         lead,
         {one.method: one for one in methods},
@@ -244,6 +244,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
         label_delay=int(plan.label_delay),
         methods=methods,
         recommendation=Recommendation(lead, weights, sentence),
+        changes=changes_since(model.holdout_, log_ratios, labels, prior=start, local=truth),
         truth=truth,
         window=window,
         truth_error=local_prior_error(truth, window=window),
@@ -282,12 +283,6 @@ def _with_labels(
         weights.append(list(tracker.expert_weights.values()))
     decide_until(len(labels))
     return LabelledPath(effective, prevalence, np.array(weights))
-
-
-def _log_losses(log_ratios: FloatArray, priors: FloatArray, labels: IntArray) -> FloatArray:
-    logs = log_softmax(as_scaled(log_ratios) + np.log(priors), axis=1)
-    own: FloatArray = -logs[np.arange(len(labels)), labels]
-    return own
 
 
 def first_line(message: object) -> str:

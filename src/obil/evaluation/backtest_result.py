@@ -6,6 +6,7 @@ from typing import Any
 
 from obil.arrays import FloatArray
 from obil.evaluation.backtest_advice import STATIC, TITLES, Recommendation, Replayed
+from obil.evaluation.stream_changes import StreamChanges
 from obil.readable import Table, as_html, as_text
 
 FIGURES = ("method", "cost", "log_loss", "prior_error", "cost_ratio", "log_loss_ratio")
@@ -36,6 +37,7 @@ class Backtest:
     label_delay: int
     methods: tuple[Replayed, ...]
     recommendation: Recommendation
+    changes: StreamChanges  # between the held-out earlier rows and the later ones
     truth: FloatArray  # (n, K) local class prior at each of the later rows
     window: int  # rows around each that the local prior is counted in: as many as predict the labels best
     truth_error: float  # of the local prior by chance: a prior error below it is noise
@@ -71,6 +73,7 @@ class Backtest:
                 | {"log_loss_excess": one.excess.mean, "log_loss_excess_error": one.excess.standard_error}
                 for one in self.methods
             ],
+            "changes": self.changes.to_json(),
             "recommendation": asdict(advised) | {"start_weights": list(advised.start_weights)},
         }
 
@@ -89,7 +92,7 @@ class Backtest:
                 )
                 for one in self.methods
             ],
-            [self.recommendation.sentence],
+            [self.changes.sentence, self.recommendation.sentence],
         )
 
 

@@ -351,7 +351,8 @@ class OnlineClassifier:
         """Return precision, recall, F1, alert rate and cost: expected now, and over about the last 5,000 rows.
 
         Without labels they follow from the prior, the calibrated log ratios and their uncertainty; labels take over
-        as they come. After the monitor's alarm they are marked as not trusted.
+        as they come. Intervals are widened by the drift that held-out rows showed from one part to the next; a figure
+        that nothing bounds is "unknown" (NaN). After the monitor's alarm they are marked as not trusted.
         """
         if self._positive is None:
             raise InvalidInputError(
@@ -367,6 +368,7 @@ class OnlineClassifier:
                 "log_threshold": self.log_threshold,
                 "costs": self.costs,
                 "trusted": self.trusted,
+                "views_agree": not isinstance(self._tracker, SafeTracker) or self._tracker.views_agree,
                 "one_class_labels": self.one_class_labels is not None,
                 "positive": self._positive,
             }

@@ -13,7 +13,7 @@ SMALLEST_WEIGHT = 1e-6
 class TrackerAdvice:
     """What leads a `SafeTracker` before any label comes, and how its experts are weighed when the first does.
 
-    >>> TrackerAdvice("fast").start_weights is None  # equal weights
+    >>> TrackerAdvice("fast").start_weights is None  # those of every tracker
     True
     """
 

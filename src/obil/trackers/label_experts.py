@@ -11,13 +11,15 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
 
-COUNT_MEMORIES = (100.0, 1_000.0, np.inf)  # labels that a count of them remembers
-RECALIBRATION_MEMORIES = (1_000.0, np.inf)  # labels that a recalibration remembers
+LABEL_MEMORIES = (100.0, 1_000.0, np.inf)  # labels that a count of them, and a recalibration, remembers
 TRAINING, GUARDED, FAST = 0, 1, 2  # experts, before those that learn from labels
-N_EXPERTS = 3 + len(COUNT_MEMORIES) + len(RECALIBRATION_MEMORIES)
+N_PRIORS = 3 + len(LABEL_MEMORIES)  # experts that are priors: the rest recalibrate
+N_EXPERTS = N_PRIORS + len(LABEL_MEMORIES)
+UNADAPTED = 0.95  # start weight of the training prior and the guarded prior together: labels have to earn the rest
+FAST_WEIGHT = 0.001  # of the fast bank, which does harm wherever p(x | class) drifts
 START_LABELS = 20.0  # labels that the guarded prior counts for in a count
 PREVALENCE_LABELS = 400.0  # likewise, where the prevalence is estimated: few labels are noisier than the banks
-SLOPE_SD, OFFSET_SD = 0.15, 0.5  # how far a recalibration is expected to go
+SLOPE_SD, OFFSET_SD = 0.3, 0.5  # how far a recalibration is expected to go
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
 N_ARRIVALS = 64  # labels whose arrival is known exactly, by row
@@ -28,7 +30,8 @@ LEVELS, SLOTS, LEVEL_ROWS = 8, 3, 64
 class LabelMemory(NamedTuple):
     """The weights of M experts, what they learned from labels, and their past advice."""
 
-    weights: FloatArray  # (M,) of the experts
+    weights: FloatArray  # (M,) of the experts, in decisions
+    prevalence_weights: FloatArray  # (M,) of the experts, in the estimated prevalence
     counts: FloatArray  # (n, K) of labels, by propensity, in each memory
     maps: FloatArray  # (n, K) slope, then the offsets of classes 1 ... K-1, of each recalibration
     precisions: FloatArray  # (n, K, K) of those
@@ -43,14 +46,15 @@ class LabelMemory(NamedTuple):
     @classmethod
     def empty(cls, n_classes: int) -> "LabelMemory":
         """Return the memory before the first row."""
-        n_counts, n_maps = len(COUNT_MEMORIES), len(RECALIBRATION_MEMORIES)
-        maps = np.zeros((n_maps, n_classes))
+        n_memories = len(LABEL_MEMORIES)
+        maps = np.zeros((n_memories, n_classes))
         maps[:, 0] = 1.0
         return cls(
-            weights=np.full(N_EXPERTS, 1.0 / N_EXPERTS),
-            counts=np.zeros((n_counts, n_classes)),
+            weights=start_weights(),
+            prevalence_weights=np.full(N_EXPERTS, 1.0 / N_EXPERTS),
+            counts=np.zeros((n_memories, n_classes)),
             maps=maps,
-            precisions=np.tile(start_precision(n_classes), (n_maps, 1, 1)),
+            precisions=np.tile(start_precision(n_classes), (n_memories, 1, 1)),
             past=np.zeros((LEVELS, SLOTS, N_EXPERTS, n_classes)),
             past_rows=np.full((LEVELS, SLOTS), -1, dtype=np.int64),
             past_labels=np.zeros((LEVELS, SLOTS), dtype=np.int64),
@@ -59,6 +63,16 @@ class LabelMemory(NamedTuple):
             least_propensity=np.ones(1),
             seen=np.zeros(2, dtype=np.int64),
         )
+
+
+def start_weights(unadapted: float = UNADAPTED) -> FloatArray:
+    """Return the weights of the experts in decisions before any label, (M,).
+
+    Labels are few at first, and what each of them changes is paid for by all rows in between: nearly all of the weight
+    is on what decides without labels.
+    """
+    learning = N_EXPERTS - FAST - 1
+    return np.array([unadapted / 2.0] * 2 + [FAST_WEIGHT] + [(1.0 - unadapted - FAST_WEIGHT) / learning] * learning)
 
 
 def start_precision(n_classes: int) -> FloatArray:
@@ -74,6 +88,7 @@ def advise_rows(
     start: FloatArray,
     lead: int,
     weights: FloatArray,
+    prevalence_weights: FloatArray,
     counts: FloatArray,
     maps: FloatArray,
     past: FloatArray,
@@ -99,7 +114,7 @@ def advise_rows(
         seen[0] += 1
     if n_rows > 0:
         latest[:] = advice
-    prevalence(guarded[n_rows], fast[n_rows], weights, counts, seen[1], prior)
+    prevalence(guarded[n_rows], fast[n_rows], prevalence_weights, counts, seen[1], prior)
 
 
 @compiled
@@ -130,8 +145,8 @@ def prevalence(
 
     It is not what rows are decided with. That mixture also holds the training prior and recalibrations, which may
     decide best without being a prevalence, and counts of the last labels alone, which are noisy. Here both banks and
-    the count of all labels are mixed, by their weights; that of the recalibrations goes to the count, for where they
-    win the ratio is off, and so are the banks.
+    the count of all labels are mixed, by weights of their own; that of the recalibrations goes to the count, for where
+    they win the ratio is off, and so are the banks.
     """
     n_classes, last = guarded.size, counts.shape[0] - 1
     for k in range(n_classes):

@@ -8,6 +8,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
 from obil.trackers.label_experts import GUARDED, LabelMemory, log_posterior_of
 
+DELAY_POWER = 0.25  # a label counts by 1 / (1 + d)^power in decisions, d the labels that came since its row
 LEAST_DEALT = 1e-3  # of the weight that each label moves back to the start weights
 SMALLEST_SLOPE, LARGEST_SLOPE, LARGEST_OFFSET = 0.1, 3.0, 10.0
 LARGEST_LOGIT = 30.0
@@ -16,10 +17,10 @@ LARGEST_LOGIT = 30.0
 class LabelStart(NamedTuple):
     """What the experts start from, and how long they remember."""
 
-    weights: FloatArray  # (M,)
+    weights: FloatArray  # (M,) in decisions
+    prevalence_weights: FloatArray  # (M,)
     precision: FloatArray  # (K, K) of a recalibration before any label
-    count_memories: FloatArray  # (n,) in labels
-    map_memories: FloatArray  # (n,) in labels
+    memories: FloatArray  # (n,) in labels
 
 
 @compiled
@@ -35,24 +36,22 @@ def learn_label(
 ) -> None:
     """Update with a true label, on the experts' advice when its row was decided; `replaced` is -1 or the old label.
 
-    The loss is weighted by least propensity / propensity, and by 1 / (1 + labels that came since the row was decided):
-    so many rows were already decided with weights that did not include this one.
+    The loss is weighted by least propensity / propensity, and less by the more labels came since the row was decided:
+    so many rows were already decided with weights that did not include this one. In the weights of the prevalence,
+    which follows the count of labels anyway, it counts by 1 / (1 + labels since).
     """
-    weights, counts, maps, precisions = memory.weights, memory.counts, memory.maps, memory.precisions
+    counts, maps, precisions = memory.counts, memory.maps, memory.precisions
     least_propensity, seen = memory.least_propensity, memory.seen
-    n_experts, n_classes = weights.size, log_ratios.size
+    n_experts, n_classes = memory.weights.size, log_ratios.size
     before = least_propensity[0]
     least_propensity[0] = min(before, propensity)
     weight = least_propensity[0] / propensity
     if least_propensity[0] < before:  # losses, counts and recalibrations so far weigh less from here on
         fraction = least_propensity[0] / before
-        total = 0.0
-        for m in range(n_experts):
-            weights[m] = start.weights[m] * (max(weights[m], 1e-300) / start.weights[m]) ** fraction
-            total += weights[m]
-        weights /= total
+        _lighten(memory.weights, start.weights, fraction)
+        _lighten(memory.prevalence_weights, start.prevalence_weights, fraction)
         counts *= fraction
-        for a in range(start.map_memories.size):
+        for a in range(start.memories.size):
             precisions[a] = start.precision + fraction * (precisions[a] - start.precision)
     level, slot = _find(row, memory.past_rows)
     advice = memory.latest if row >= seen[0] - 1 else memory.past[level, slot]
@@ -63,28 +62,22 @@ def learn_label(
 
     # the experts' loss is that of posteriors, which need the scores of the serving model
     if not counts_only:
-        rate = weight / (1.0 + since)
         logs = np.empty(n_classes)
         gains = np.empty(n_experts)
         for m in range(n_experts):
             log_posterior_of(log_ratios, advice[m], logs)
-            gains[m] = rate * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
-        highest = gains.max()
-        total = 0.0
-        for m in range(n_experts):
-            weights[m] = max(weights[m], 1e-300) * np.exp(gains[m] - highest)
-            total += weights[m]
-        dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT) / (1.0 + since)
-        for m in range(n_experts):
-            weights[m] = (1.0 - dealt) * weights[m] / total + dealt * start.weights[m]
+            gains[m] = weight * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
+        dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT)
+        _reweigh(memory.weights, start.weights, gains, (1.0 + since) ** -DELAY_POWER, dealt)
+        _reweigh(memory.prevalence_weights, start.prevalence_weights, gains, 1.0 / (1.0 + since), dealt)
 
     # the counts
-    for c in range(start.count_memories.size):
+    for c in range(start.memories.size):
         if replaced >= 0:
             counts[c, replaced] = max(counts[c, replaced] - weight, 0.0)
         else:
             for k in range(n_classes):
-                counts[c, k] *= 1.0 - weight / start.count_memories[c]
+                counts[c, k] *= 1.0 - weight / start.memories[c]
         counts[c, label] += weight
 
     # the recalibrations, of the guarded posterior at the time
@@ -92,11 +85,30 @@ def learn_label(
     for k in range(n_classes):
         logit = log_ratios[k] + (advice[GUARDED, k] if k > 0 else 0.0)
         base[k] = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
-    for a in range(0 if counts_only else start.map_memories.size):
-        _recalibrate(base, label, replaced, weight, start.map_memories[a], start.precision, maps[a], precisions[a])
+    for a in range(0 if counts_only else start.memories.size):
+        _recalibrate(base, label, replaced, weight, start.memories[a], start.precision, maps[a], precisions[a])
     if replaced < 0:
         memory.arrivals[seen[1] % memory.arrivals.size] = seen[0]
         seen[1] += 1
+
+
+@inlined
+def _lighten(weights: FloatArray, start: FloatArray, fraction: float) -> None:
+    """Let what changed the weights so far count by a fraction of what it did."""
+    for m in range(weights.size):
+        weights[m] = start[m] * (max(weights[m], 1e-300) / start[m]) ** fraction
+    weights /= weights.sum()
+
+
+@inlined
+def _reweigh(weights: FloatArray, start: FloatArray, gains: FloatArray, rate: float, dealt: float) -> None:
+    """Multiply weights by exp(rate * gain), and deal a part of them back by the start weights."""
+    highest = gains.max()
+    for m in range(weights.size):
+        weights[m] = max(weights[m], 1e-300) * np.exp(rate * (gains[m] - highest))
+    weights /= weights.sum()
+    for m in range(weights.size):
+        weights[m] = (1.0 - rate * dealt) * weights[m] + rate * dealt * start[m]
 
 
 @inlined

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from obil.arrays import FloatArray
-from obil.trackers.label_experts import COUNT_MEMORIES, FAST, START_LABELS
+from obil.trackers.label_experts import FAST, N_PRIORS, START_LABELS
 
 LEAST_BANK_WEIGHT = 0.05  # that banks which are contradicted need to be included
 RECENT_LABELS = 1_000.0  # labels that the recent count and the recent recalibration remember
@@ -24,27 +24,18 @@ class LabelSummary(NamedTuple):
     unlabelled_prior: FloatArray  # (K,) the prior by unlabelled scores alone
 
 
-def weight_of_labels(
-    weights: FloatArray, counts: FloatArray, precisions: FloatArray, start_precision: FloatArray
-) -> float:
+def weight_of_labels(weights: FloatArray, counts: FloatArray) -> float:
     """Return the weight of labels in a mixture of experts, from 0 to 1.
 
     An expert that learns from labels starts as the guarded prior: of its weight (M,) only the part counts that it has
-    learned, n / (n + 20) of a count (n, K) of n labels, and of a recalibration the part of its offsets' variance that
-    labels have taken away; precisions (n, K, K).
+    learned, n / (n + 20) where its memory holds n labels; counts (n, K).
 
-    >>> one, none = np.array([[1.0, 0.0]] * 3), np.tile(np.eye(2), (2, 1, 1))
-    >>> round(weight_of_labels(np.full(8, 1 / 8), one, none, np.eye(2)), 3)  # 3/8 of 1/21
-    0.018
+    >>> round(weight_of_labels(np.full(9, 1 / 9), np.array([[1.0, 0.0]] * 3)), 3)  # 6/9 of 1/21
+    0.032
     """
     numbers = counts.sum(axis=1)
-    counted = numbers / (numbers + START_LABELS)
-    at_first = np.diag(np.linalg.inv(start_precision))[1:]
-    left = np.array([np.diag(np.linalg.inv(precision))[1:] for precision in precisions])
-    recalibrated = 1.0 - (left / at_first).mean(axis=1)
-    n_priors = FAST + 1 + len(COUNT_MEMORIES)
-    found = weights[FAST + 1 : n_priors] @ counted + weights[n_priors:] @ recalibrated
-    return float(np.clip(found, 0.0, 1.0))
+    learned = numbers / (numbers + START_LABELS)
+    return float(np.clip((weights[FAST + 1 : N_PRIORS] + weights[N_PRIORS:]) @ learned, 0.0, 1.0))
 
 
 def label_weight_text(label_weight: float) -> str:

@@ -20,11 +20,11 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
 from obil.trackers.label_experts import (
-    COUNT_MEMORIES,
     FAST,
     GUARDED,
+    LABEL_MEMORIES,
     N_EXPERTS,
-    RECALIBRATION_MEMORIES,
+    N_PRIORS,
     TRAINING,
     LabelMemory,
     advise,
@@ -33,6 +33,7 @@ from obil.trackers.label_experts import (
     priors_of_rows,
     start_precision,
 )
+from obil.trackers.label_experts import start_weights as default_start_weights
 from obil.trackers.label_learning import LabelStart, learn_label
 from obil.trackers.label_summary import (
     RECENT_LABELS,
@@ -44,7 +45,7 @@ from obil.trackers.label_summary import (
 )
 from obil.trackers.safe_state import SafeMemory, require_possible_guard, require_possible_labels
 from obil.trackers.tracker import CompiledTracker
-from obil.trackers.view_guard import BLOCK_ROWS, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
+from obil.trackers.view_guard import ALARM, BLOCK_ROWS, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
 from obil.trackers.view_reference import NOT_KNOWN, ViewReference
 
 LEADS = {"auto": GUARDED, "training": TRAINING, "fast": GUARDED}
@@ -58,9 +59,9 @@ class SafeTracker(CompiledTracker):
     noise; and not at all where a small drift of the ratio, or an error such as it made on the held-out rows in their
     order, would explain the move. Fast memories are admitted where they made next to no such error, after six blocks
     of 500 rows in which the views agree. Without views nothing supports a move, and the prior stays where it started
-    until labels come. As soon as they do (`feedback`), the posteriors of eight experts (training prior, guarded prior,
-    fast bank, three label counts, two recalibrations) are mixed by their log loss, and the more the labels have shown,
-    the larger is their weight (`label_weight`).
+    until labels come. As soon as they do (`feedback`), the posteriors of nine experts (training prior, guarded prior,
+    fast bank, three label counts, three recalibrations) are mixed by their log loss, and the more the labels have
+    shown, the larger is their weight (`label_weight`).
 
     Guarantee
     ---------
@@ -68,8 +69,8 @@ class SafeTracker(CompiledTracker):
     loss of the mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds
     that of the best of M experts by at most ``log M + log(T + 1) + T / 999`` (log 1/w for an expert that starts with
     weight w), and that of a sequence of experts by ``log M + log(1000)`` more for each switch. A delayed
-    label is compared with the advice that was stored last before its row, and weighs 1 / (1 + d) where d labels came
-    in between. Delayed labels carry no such bound, and without labels nothing is guaranteed: views can agree on a
+    label is compared with the advice that was stored last before its row, and weighs 1 / (1 + d)^(1/4) where d labels
+    came in between. Delayed labels carry no such bound, and without labels nothing is guaranteed: views can agree on a
     wrong value.
 
     Parameters
@@ -83,7 +84,7 @@ class SafeTracker(CompiledTracker):
         rows allow; "fast", the guarded fast bank from the first row on, whatever its errors were; "training", the
         start prior. `obil.backtest` recommends one.
     start_weights
-        Weights of the experts when the first label comes; equal if None.
+        Weights of the experts when the first label comes; if None, .95 for those that decide without labels.
 
     >>> tracker = SafeTracker(0.5)
     >>> _ = tracker.update_many([[0.0, -9.0]] * 1_000)  # rows that all look negative
@@ -92,7 +93,7 @@ class SafeTracker(CompiledTracker):
     >>> for _ in range(40):
     ...     tracker.feedback([0.0, -9.0], 0)
     >>> tracker.status
-    'the start prior and the banks decide: the weight of labels is 24 %'
+    'the start prior and the banks decide: the weight of labels is 3 %'
     """
 
     _memory: SafeMemory
@@ -107,9 +108,8 @@ class SafeTracker(CompiledTracker):
     ) -> None:
         if str(lead) not in LEADS:
             raise InvalidInputError(f"lead must be one of {sorted(LEADS)}, got {lead!r:.40}")
-        equal = [1.0 / N_EXPERTS] * N_EXPERTS
-        given = equal if start_weights is None else as_floats(start_weights, "start_weights").ravel().tolist()
-        weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in given]
+        given = default_start_weights() if start_weights is None else as_floats(start_weights, "start_weights").ravel()
+        weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in given.tolist()]
         if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
             raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
         if not isinstance(view_reference, ViewReference | Mapping | None):
@@ -145,11 +145,14 @@ class SafeTracker(CompiledTracker):
                 values[...] = mine[name]
         if is_same_model:
             return other
-        weights, fresh = self._memory.labels.weights, other._memory.labels
-        n_priors = FAST + 1 + len(COUNT_MEMORIES)
-        fresh.weights[:n_priors] = weights[:n_priors] * (1.0 + weights[n_priors:].sum() / weights[:n_priors].sum())
-        fresh.weights[n_priors:] = 0.0
-        fresh.weights[:] = (fresh.weights + self._label_start.weights) / 2.0
+        fresh = other._memory.labels
+        for kept_weights, own, first in (
+            (fresh.weights, self._memory.labels.weights, self._label_start.weights),
+            (fresh.prevalence_weights, self._memory.labels.prevalence_weights, self._label_start.prevalence_weights),
+        ):  # recalibrations were of the old scores: their weight goes to the priors, half of all to the start
+            kept_weights[:N_PRIORS] = own[:N_PRIORS] / own[:N_PRIORS].sum()
+            kept_weights[N_PRIORS:] = 0.0
+            kept_weights[:] = (kept_weights + first) / 2.0
         fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
         guarded, fast = other._current()
         advise(guarded[0], fast[0], self._start, fresh.counts, fresh.maps, fresh.latest)
@@ -179,6 +182,12 @@ class SafeTracker(CompiledTracker):
         return int(self._started().labels.seen[1])
 
     @property
+    def can_move(self) -> bool:
+        """Whether anything can move the prior: labels that have come, or views that could support a move."""
+        self._started()
+        return self.n_labels > 0 or bool(self._view_reference.error.min() < NOT_KNOWN)
+
+    @property
     def admitted(self) -> bool:
         """Whether fast memories decide while there are no labels."""
         return bool(self._started().guard.seen[1] >= QUIET_BLOCKS) and self._may_admit
@@ -187,6 +196,11 @@ class SafeTracker(CompiledTracker):
     def disagreement(self) -> float:
         """How far the views disagreed in the last block, in standard deviations."""
         return float(self._started().guard.disagreement[0])
+
+    @property
+    def views_agree(self) -> bool:
+        """Whether the views disagreed by no more than noise in the last block."""
+        return self.disagreement <= ALARM
 
     @property
     def status(self) -> str:
@@ -201,7 +215,7 @@ class SafeTracker(CompiledTracker):
 
     def _why_so_fast(self) -> str:
         """Say what decides before any label, and why it is fast, slow or still."""
-        if self._view_reference.error.min() >= NOT_KNOWN:
+        if not self.can_move:
             return "the start prior, until labels come: the model has no views that could support a move"
         if not self.n_views:
             return "slow memories: there are neither views nor labels to check faster ones"
@@ -215,7 +229,7 @@ class SafeTracker(CompiledTracker):
     def label_weight(self) -> float:
         """The weight of labels in a decision, from 0 to 1: what their experts have learned."""
         labels = self._started().labels
-        return weight_of_labels(labels.weights, labels.counts, labels.precisions, self._label_start.precision)
+        return weight_of_labels(labels.weights, labels.counts)
 
     @property
     def labelled_prior(self) -> FloatArray | None:
@@ -228,23 +242,22 @@ class SafeTracker(CompiledTracker):
         """The weight of each expert, by its name."""
         weights = self._started().labels.weights.tolist()
         names = ["training prior", "guarded prior", "fast bank"]
-        names += [f"label count, {_memory_name(memory)}" for memory in COUNT_MEMORIES]
-        names += [f"recalibration, {_memory_name(memory)}" for memory in RECALIBRATION_MEMORIES]
+        names += [f"label count, {_memory_name(memory)}" for memory in LABEL_MEMORIES]
+        names += [f"recalibration, {_memory_name(memory)}" for memory in LABEL_MEMORIES]
         return dict(zip(names, weights, strict=True))
 
     def label_summary(self) -> LabelSummary | None:
         """Return what the labels have shown so far; None before the first."""
         if not self.n_labels:
             return None
-        labels, n_priors = self._memory.labels, FAST + 1 + len(COUNT_MEMORIES)
-        recent = RECALIBRATION_MEMORIES.index(RECENT_LABELS)
+        labels, recent = self._memory.labels, LABEL_MEMORIES.index(RECENT_LABELS)
         return LabelSummary(
             n_labels=self.n_labels,
             label_weight=self.label_weight,
-            recalibration_weight=float(sum(labels.weights[n_priors:].tolist())),
+            recalibration_weight=float(sum(labels.weights[N_PRIORS:].tolist())),
             slope=float(labels.maps[recent, 0]),
             slope_sd=float(np.sqrt(np.linalg.inv(labels.precisions[recent])[0, 0])),
-            counts=labels.counts[COUNT_MEMORIES.index(RECENT_LABELS)].copy(),
+            counts=labels.counts[recent].copy(),
             unlabelled_prior=self._slow.prior,
         )
 
@@ -305,7 +318,7 @@ class SafeTracker(CompiledTracker):
         if self.n_labels:
             guarded = self._current()[0][0]
             counted = np.array([counted_interval(count, guarded, level) for count in labels.counts])
-            bank_weight = float(labels.weights[[GUARDED, FAST]].sum())
+            bank_weight = float(labels.prevalence_weights[[GUARDED, FAST]].sum())
             known = labelled_interval(known, fast, counted, bank_weight=bank_weight)
         return np.stack([np.minimum(known[:, 0], own), np.maximum(known[:, 1], own)], axis=1)
 
@@ -320,8 +333,8 @@ class SafeTracker(CompiledTracker):
         self._kept = np.array(KEPT_EACH_BLOCK)
         self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
-        start_weights, memories = np.array(self._settings["start_weights"]), (COUNT_MEMORIES, RECALIBRATION_MEMORIES)
-        self._label_start = LabelStart(start_weights, start_precision(n_classes), *map(np.array, memories))
+        start_weights, equal = np.array(self._settings["start_weights"]), np.full(N_EXPERTS, 1.0 / N_EXPERTS)
+        self._label_start = LabelStart(start_weights, equal, start_precision(n_classes), np.array(LABEL_MEMORIES))
         lead = self._settings["lead"]
         self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
         # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
@@ -353,7 +366,7 @@ class SafeTracker(CompiledTracker):
         self._guard(own, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
-            labels.weights, labels.counts, labels.maps,
+            labels.weights, labels.prevalence_weights, labels.counts, labels.maps,
             labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen, priors, memory.prior,
         )  # fmt: skip
 
@@ -379,7 +392,7 @@ class SafeTracker(CompiledTracker):
     def _estimate_prevalence(self) -> None:
         guarded, fast = self._current()
         labels, prior = self._memory.labels, self._memory.prior
-        prevalence(guarded[0], fast[0], labels.weights, labels.counts, int(labels.seen[1]), prior)
+        prevalence(guarded[0], fast[0], labels.prevalence_weights, labels.counts, int(labels.seen[1]), prior)
 
     def _check_memory(self) -> None:
         for bank in (self._slow, self._fast):

@@ -116,7 +116,7 @@ def guard_rows(
         seen[0] += 1
         if seen[0] == BLOCK_ROWS:
             memory = GuardMemory(shifts, information, squares, products, block, reference, bounds, disagreement, seen)
-            _end_block(kept, grid, expected, noise, least_information, memory)
+            _end_block(start, kept, grid, expected, noise, least_information, memory)
 
 
 @inlined
@@ -163,6 +163,7 @@ def _hold_back(
 
 @inlined
 def _end_block(
+    start: FloatArray,
     kept: FloatArray,
     grid: FloatArray,
     expected: FloatArray,
@@ -170,10 +171,15 @@ def _end_block(
     least_information: FloatArray,
     memory: GuardMemory,
 ) -> None:
-    """Move each model's shift by one Newton step, and measure how far the views disagree beyond their noise."""
+    """Move each model's shift by one Newton step, and measure how far the views disagree beyond their noise.
+
+    A move towards the rarer side needs all views but one of three or more, a move away from it needs them all: a model
+    that ages finds fewer of the rare rows, so that a drift of p(x | class) mostly looks as if they had become rarer.
+    """
     shifts, information, squares, products, block, reference, bounds, disagreement, seen = memory
     n_memories, n_models, n_monitored = shifts.shape
-    largest = 0.0
+    n_views, largest = n_models - 1, 0.0
+    excess = np.empty(n_views)
     for c in range(n_monitored):
         bounds[c, 0], bounds[c, 1] = 0.0, 0.0
         level = reference[c] / BLOCK_ROWS
@@ -194,12 +200,13 @@ def _end_block(
                 variance = squares[r, w, c] / information[r, w, c] ** 2 + squares[r, 0, c] / main**2
                 variance -= 2.0 * products[r, w, c] / (information[r, w, c] * main)
                 deviation = np.sqrt(max(variance, 0.0) + noise[w - 1, c] + LEAST_VARIANCE)
-                excess = max(abs(apart) - deviation, 0.0)
-                if apart < 0.0:
-                    bounds[c, 0] = min(bounds[c, 0], -excess)
-                else:
-                    bounds[c, 1] = max(bounds[c, 1], excess)
+                excess[w - 1] = np.sign(apart) * max(abs(apart) - deviation, 0.0)
                 largest = max(largest, abs(apart) / deviation)
+            excess.sort()
+            spared = 1 if n_views > 2 else 0
+            rare = start[1 if start.size == 2 else c] <= 0.5
+            bounds[c, 0] = min(bounds[c, 0], excess[spared if rare else 0])
+            bounds[c, 1] = max(bounds[c, 1], excess[n_views - 1 - (0 if rare else spared)])
         reference[c] = 0.0
     block[:] = 0.0
     disagreement[0] = largest

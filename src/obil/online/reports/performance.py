@@ -1,8 +1,8 @@
 """Estimate how good the decisions are before any label has come: precision, recall, F1, alerts and cost."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,16 @@ from obil.arrays import FloatArray, PriorLike, as_floats, as_prior, require_in
 from obil.bayes.costs import Costs
 from obil.bayes.one_vs_rest import positive_class
 from obil.errors import InvalidInputError
+from obil.online.reports.calibration_drift import drift_of_rates
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.reports.performance_report import Estimate, Performance, PerformanceReport, Source
 from obil.online.state.outcome_tally import ENOUGH_LABELS, LabelledPart, OutcomeTally, Part
 from obil.serving.calibrators import AppliesMap, Calibrator
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import logits_of, with_calibration_spread
+
+WIDEST = 0.5  # interval of a rate that is still an answer
+WIDEST_COST = 2.0  # likewise of a cost, in that cost
 
 
 def performance_report(
@@ -26,15 +30,47 @@ def performance_report(
     *,
     prior: FloatArray,
     interval: FloatArray | None,
+    log_threshold: float,
+    positive: int,
     level: float,
+    trusted: bool,
+    views_agree: bool,
     one_class_labels: bool,
-    **known: Any,
+    costs: Costs | None,
 ) -> PerformanceReport:
     """Return both, from what a stream holds: see `OperatingPoint.of`, but `interval` is the tracker's own."""
-    widened = with_calibration_spread(interval, model, prior, level)
-    point = OperatingPoint.of(model, prior=prior, interval=widened, level=level, **known)
+    point = OperatingPoint.of(
+        model,
+        prior=prior,
+        interval=with_calibration_spread(interval, model, prior, level),
+        log_threshold=log_threshold,
+        positive=positive,
+        costs=costs,
+        drift=drift_of_rates(model, log_threshold, positive, doubted=not (trusted and views_agree)),
+        level=level,
+        trusted=trusted,
+    )
     both = performance_now(point), performance_over_window(tally, point)
-    return PerformanceReport(*(replace(one, one_class_labels=one_class_labels) for one in both))
+    return PerformanceReport(
+        *(replace(_known(one, point.cost_range), one_class_labels=one_class_labels) for one in both)
+    )
+
+
+def _known(found: Performance, cost_range: tuple[float, float]) -> Performance:
+    """Return the figures, those without labels whose interval is too wide for an answer as unknown."""
+
+    def known(one: Estimate, widest: float) -> Estimate:
+        guessed = one.source in ("expected", "both") and not math.isnan(one.value)
+        return replace(one, value=math.nan, source="unknown") if guessed and one.high - one.low > widest else one
+
+    cost = found.cost
+    return replace(
+        found,
+        precision=known(found.precision, WIDEST),
+        recall=known(found.recall, WIDEST),
+        f1=known(found.f1, WIDEST),
+        cost=None if cost is None else known(cost, WIDEST_COST * (cost.value - cost_range[0])),
+    )
 
 
 def performance_now(point: "OperatingPoint") -> Performance:
@@ -57,6 +93,7 @@ def performance_now(point: "OperatingPoint") -> Performance:
     for axis in point.z * _principal_axes(held_out.rates_covariance(rates)):
         both = np.clip(rates + np.stack([-axis, axis]), 0.0, 1.0)
         changes.append(np.stack([point.figures(point.prior, moved_rates) for moved_rates in both]) - value)
+    changes += point.under_drift(point.masses(point.prior, rates), value, point.drift)
     return point.performance(value, variance[n_classes:], changes, ("expected",) * 5)
 
 
@@ -77,10 +114,13 @@ def performance_over_window(tally: OutcomeTally, point: "OperatingPoint") -> Per
     by_label = _has_enough(labels, expected) & (totals > 0.0)
     rates = np.where(by_label, [one.rate for one in labels], expected)  # (2,) of positives: alerted, quiet
 
-    def figures(positive_rates: FloatArray) -> FloatArray:
+    def masses(positive_rates: FloatArray) -> FloatArray:
         positives = totals * positive_rates
         (hits, misses), (false_alarms, quiet) = positives / n_rows, (totals - positives) / n_rows
-        return point.figures_of(np.array([hits, false_alarms, misses, quiet]))
+        return np.array([hits, false_alarms, misses, quiet])
+
+    def figures(positive_rates: FloatArray) -> FloatArray:
+        return point.figures_of(masses(positive_rates))
 
     def shifted(logit_shift: FloatArray) -> FloatArray:
         """Return the figures with the expected rates moved on the logit scale; labels do not move with them."""
@@ -112,6 +152,7 @@ def performance_over_window(tally: OutcomeTally, point: "OperatingPoint") -> Per
             spread = point.z * np.sqrt(part.noise) / part.total if part.total else 0.0
             ends = np.clip([expected[j] - spread, expected[j] + spread], 0.0, 1.0)
         changes.append(np.stack([figures(np.where(np.arange(2) == j, end, rates)) for end in ends]) - value)
+    changes += point.under_drift(masses(rates), value, np.where(by_label, 0.0, point.drift))
     alerts_by: Source = "labels" if by_label[0] else "expected"
     all_by: Source = alerts_by if by_label[0] == by_label[1] else "both"
     sources: tuple[Source, ...] = (alerts_by, all_by, all_by, "counted", all_by)
@@ -130,6 +171,7 @@ class OperatingPoint:
     positive: int
     cost_range: tuple[float, float]
     cost_weights: FloatArray | None  # (4,) of hits, false alarms, misses and quiet, from 0 to 1
+    drift: FloatArray  # (2,) standard deviation of the logit of the rate of positives, alerted and quiet
     level: float
     trusted: bool
 
@@ -143,6 +185,7 @@ class OperatingPoint:
         log_threshold: float,
         positive: int | None = None,
         costs: Costs | None = None,
+        drift: npt.ArrayLike = (0.0, 0.0),
         level: float = 0.9,
         trusted: bool = True,
     ) -> "OperatingPoint":
@@ -171,7 +214,8 @@ class OperatingPoint:
             cost_range = (float(entries.min()), float(entries.max()))
             weights = (entries - entries.min()) / np.ptp(entries)
         held_out, level = DecidedHoldout.of(model, at, threshold, chosen), require_in("level", level, 1e-6, 1.0 - 1e-6)
-        return cls(held_out, model.calibrator, at, ends, chosen, cost_range, weights, level, bool(trusted))
+        doubt = as_floats(drift, "drift")
+        return cls(held_out, model.calibrator, at, ends, chosen, cost_range, weights, doubt, level, bool(trusted))
 
     @property
     def z(self) -> float:
@@ -180,11 +224,28 @@ class OperatingPoint:
 
     def figures(self, prior: FloatArray, rates: FloatArray) -> FloatArray:
         """Return the figures (5,) of a stream with this prior (K,) that alerts these fractions of the classes, (K,)."""
+        return self.figures_of(self.masses(prior, rates))
+
+    def masses(self, prior: FloatArray, rates: FloatArray) -> FloatArray:
+        """Return the fractions of a stream that are hits, false alarms, misses and quiet, (4,)."""
         alerts, quiet = prior * rates, prior * (1.0 - rates)
         rest = np.arange(len(prior)) != self.positive
-        return self.figures_of(
-            np.array([alerts[self.positive], alerts[rest].sum(), quiet[self.positive], quiet[rest].sum()])
-        )
+        return np.array([alerts[self.positive], alerts[rest].sum(), quiet[self.positive], quiet[rest].sum()])
+
+    def under_drift(self, masses: FloatArray, value: FloatArray, drift: FloatArray) -> list[FloatArray]:
+        """Return what drift (2,) of the rates of positives, alerted and quiet, changes in the figures, (2, 5) each."""
+        changes = []
+        for j in np.flatnonzero(drift > 0.0).tolist():
+            part = slice(2 * j, 2 * j + 2)
+            total = masses[part].sum()
+            moved = []
+            for end in (-self.z, self.z):
+                rate = expit(logits_of(masses[part][:1] / total) + end * drift[j])[0] if total > 0.0 else 0.0
+                shifted = masses.copy()
+                shifted[part] = total * rate, total * (1.0 - rate)
+                moved.append(self.figures_of(shifted))
+            changes.append(np.stack(moved) - value)
+        return changes
 
     def figures_of(self, masses: FloatArray) -> FloatArray:
         """Return precision, recall, F1, alert rate and cost, (5,), of hits, false alarms, misses and quiet rows, (4,).

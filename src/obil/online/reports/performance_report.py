@@ -5,16 +5,20 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from obil.online.state.outcome_tally import ENOUGH_LABELS
 from obil.readable import Table, as_html, as_text
 
 # Expected from posteriors; known from labels; labels for the alerts and posteriors for what was missed, or
-# the reverse; counted, as alerts are.
-Source: TypeAlias = Literal["expected", "labels", "both", "counted"]
+# the reverse; counted, as alerts are; unknown where nothing bounds the error of what is expected.
+Source: TypeAlias = Literal["expected", "labels", "both", "counted", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its interval and where it comes from; NaN with [0, 1] where there is nothing to measure."""
+    """A figure with its interval and where it comes from.
+
+    NaN with [0, 1] where there is nothing to measure, NaN with a wide interval where the source is "unknown".
+    """
 
     value: float
     low: float
@@ -63,6 +67,12 @@ class Performance:
         found = [] if self.trusted else ["the monitor has alarmed, so do not trust what is expected"]
         if self.one_class_labels:
             found.append("all labels are of one class where others were to be expected, so do not trust them")
+        unknown = [name for name, one in self.figures() if one.source == "unknown"]
+        if unknown:
+            found.append(
+                f"{' and '.join(unknown)} cannot be known without labels here: feed back those of {ENOUGH_LABELS:.0f} "
+                f"alerts, and of other rows at random until {ENOUGH_LABELS:.0f} positives are among them"
+            )
         return found
 
 
@@ -100,7 +110,9 @@ class PerformanceReport(NamedTuple):
 
 
 def _cells(name: str, one: Estimate) -> tuple[str, str, str]:
-    if np.isnan(one.value):
+    if np.isnan(one.value) and one.source != "unknown":
         return "undefined", "", ""
     unit, scale = ("", 1) if name == "cost per row" else (" %", 100)
-    return f"{scale * one.value:.3g}{unit}", f"{scale * one.low:.3g} to {scale * one.high:.3g}{unit}", one.source
+    value = "unknown" if np.isnan(one.value) else f"{scale * one.value:.3g}{unit}"
+    source = "" if one.source == "unknown" else one.source
+    return value, f"{scale * one.low:.3g} to {scale * one.high:.3g}{unit}", source

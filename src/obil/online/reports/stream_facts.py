@@ -51,6 +51,8 @@ class StreamFacts:
     labels: LabelSummary | None = None  # where they can be believed
     n_unlabeled: int = 0  # rows among these labels for which none came, where unlabeled_as names a class
     one_class: OneClass | None = None  # why they cannot
+    decides: str | None = None  # what decides, as a sentence of the safe tracker
+    held_still: bool = False  # whether nothing but labels can move the prior
     n_views: int = 0
     disagreement: float = 0.0  # of the views in the last block, in standard deviations
     monitor: MonitorFacts | None = None
@@ -95,6 +97,8 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         labels=labels,
         n_unlabeled=0 if labels is None else min(online.label_counts.unlabeled, labels.n_labels),
         one_class=one_class,
+        decides=None if safe is None else safe.status,
+        held_still=safe is not None and not safe.can_move,
         n_views=0 if safe is None else safe.n_views,
         disagreement=0.0 if safe is None else safe.disagreement,
         monitor=monitored,
