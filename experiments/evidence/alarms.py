@@ -115,8 +115,8 @@ def scale_of_shift(
 def fitted(name: str, rows: FloatArray, labels: IntArray, seed: int) -> Any:
     """Return a fitted ratio classifier by its name."""
     if name == OBIL:
-        return OBILClassifier(member="trees", random_state=seed).fit(rows, labels)
-    return RatioClassifier(MODELS[name](seed), random_state=seed).fit(rows, labels)
+        return OBILClassifier(member="trees", views=False, random_state=seed).fit(rows, labels)
+    return RatioClassifier(MODELS[name](seed), views=False, random_state=seed).fit(rows, labels)
 
 
 def synthetic(n_rows: int, seed: int) -> tuple[FloatArray, IntArray]:

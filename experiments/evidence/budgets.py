@@ -24,7 +24,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit boosting on one half; count alerts and hits on the other, at its true prior."""
     data, seed = halves(cell["set"], cell["split"]), cell["split"]
     boosting = HistGradientBoostingClassifier(random_state=seed)
-    model = RatioClassifier(boosting, random_state=seed).fit(data.train, data.train_labels).model_
+    model = RatioClassifier(boosting, views=False, random_state=seed).fit(data.train, data.train_labels).model_
     log_ratios = model.log_ratios(data.test)[:, 1]
     result: dict[str, Any] = {}
     for rate in settings["rates"]:

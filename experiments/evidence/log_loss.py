@@ -54,12 +54,12 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     base = LEARNERS[cell["learner"]](seed)
     result: dict[str, Any] = {}
     for name, ensemble in (("folds", True), ("refit", False)):
-        model = RatioClassifier(base, ensemble=ensemble, random_state=seed).fit(data.train, data.train_labels)
+        model = RatioClassifier(base, ensemble=ensemble, views=False, random_state=seed).fit(data.train, data.train_labels)
         posterior = model.predict_proba(data.test, prior=data.test_prior)[:, 1]
         result[name] = mean_log_loss(posterior, data.test_labels)
     if cell["split"] == 0:
         started = time.perf_counter()
-        RatioClassifier(base, random_state=seed).fit(data.train, data.train_labels)
+        RatioClassifier(base, views=False, random_state=seed).fit(data.train, data.train_labels)
         whole = time.perf_counter() - started
         started = time.perf_counter()
         for _ in range(N_SINGLE):

@@ -299,7 +299,10 @@ def test_views_are_scores_of_feature_subsets() -> None:
         assert np.corrcoef(views[:, number, 1], exact)[0, 1] > 0.7
     plain = RatioClassifier(LogisticRegression(), cv=2, views=False, random_state=0)
     plain.fit(stream.features, stream.labels)
-    assert plain.model_.score(stream.features[:50]).evidence.shape == (50, 2, 1, 2)
+    without = plain.model_.score(stream.features[:50])
+    assert without.evidence.shape == (50, 2, 1, 2)  # views change neither the model's own evidence nor its log ratios
+    np.testing.assert_array_equal(without.evidence[:, :, 0], evidence[:, :, 0])
+    np.testing.assert_array_equal(without.log_ratios, model.model_.score(stream.features[:50]).log_ratios)
 
 
 def test_a_fitted_model_has_views_of_the_rows_it_is_calibrated_on() -> None:

@@ -59,7 +59,7 @@ def demo(
             "no adaptation": FixedPrior(),
             "Algorithm 2, as printed": Algorithm2(),
             "Bayes bank": BayesBank(),
-            "safe tracker": None,  # the default
+            "safe tracker (default)": None,
         }
         estimates = {
             method: OnlineClassifier(model, tracker=tracker).decide_scores(scores).effective_priors[:, 1]

@@ -14,6 +14,7 @@ from obil.evaluation.backtest_result import Backtest
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+TRACKED = ("#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9")  # beside the last estimate, which is blue
 LARGEST_WIDTH = 2_000  # points per curve; more cannot be seen
 DRAWN = (STATIC, BANK, SAFE, FAST, LABELLED)
 MOST_PANELS = 6
@@ -21,14 +22,16 @@ MOST_POINTS = 500  # per curve of a backtest: with labels each row has its own p
 
 
 def draw_tracking(truth: FloatArray, estimates: Mapping[str, FloatArray], path: Path) -> None:
-    """Write a PNG of the true positive prior (n,) and each tracker's estimate of it (n,)."""
+    """Write a PNG of the true positive prior (n,) and each tracker's estimate of it (n,), the last one on top."""
     figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     rows = np.unique(np.linspace(0, len(truth) - 1, min(len(truth), LARGEST_WIDTH)).astype(int))
     axes.plot(rows, truth[rows], color="black", linewidth=2.0, label="truth (oracle)")
-    for colour, (name, estimate) in zip(COLOURS, estimates.items(), strict=False):
-        axes.plot(rows, estimate[rows], color=colour, linewidth=1.3, label=name)
+    *_, last = estimates
+    for colour, (name, estimate) in zip(TRACKED, estimates.items(), strict=False):
+        drawn = {"color": COLOURS[1], "linewidth": 2.2} if name == last else {"color": colour, "linewidth": 0.8}
+        axes.plot(rows, estimate[rows], label=name, **drawn)
     axes.set(xlabel="row", ylabel="positive prior", xlim=(0, len(truth)), ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside upper center", ncols=1 + len(estimates))
