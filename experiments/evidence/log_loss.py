@@ -54,7 +54,9 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     base = LEARNERS[cell["learner"]](seed)
     result: dict[str, Any] = {}
     for name, ensemble in (("folds", True), ("refit", False)):
-        model = RatioClassifier(base, ensemble=ensemble, views=False, random_state=seed).fit(data.train, data.train_labels)
+        model = RatioClassifier(base, ensemble=ensemble, views=False, random_state=seed).fit(
+            data.train, data.train_labels
+        )
         posterior = model.predict_proba(data.test, prior=data.test_prior)[:, 1]
         result[name] = mean_log_loss(posterior, data.test_labels)
     if cell["split"] == 0:

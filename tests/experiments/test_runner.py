@@ -19,14 +19,13 @@ ROOT = Path(__file__).parent.parent.parent
 # so does one that was mended without being taken off this list.
 KNOWN_MISSES = {
     "architectures": {"least_recovered"},  # Cora, one against the rest, made rarer: .775 and .786 of .8
-    "safety": {"excess.before.worst"},  # .07 points above the slow bank on the jump, below it on the other five
-    # mean .989 of .985; a cost of 1.0101 and one of 1.021; 1.0053 where streams are left out; 1.018 with labels
-    "wild": {
-        "all.safe.log_loss.mean",
-        "all.safe.cost_5.worst",
-        "all.safe.cost_1_5.worst",
-        "all.left_out.log_loss.worst",
-        "all.0.05.500.safe.log_loss.worst",
+    "wild": {  # docs/safety.md says on which streams, and why
+        "all.shuffled.worst",  # 1.0021 of 1.001
+        "all.jump.least",  # 9 of 12 streams follow a jump to .9 of the oracle's gain; two weak models do not
+        "all.recalibrated.least",  # .57 and 0 on two of seven streams
+        "all.labels_left_out.log_loss.worst",  # 1.0051 of 1.002
+        "all.left_out.log_loss.worst",  # 1.0052 of 1.005
+        "all.safe.cost_1_5.worst",  # 1.027 of 1.01
     },
     "evidence": {"log_loss.paper_wins.logistic"},  # 2 of 5, by differences below .0003; boosting 5 of 5
     "comparison": {"below_oracle.bank"},  # .016 below the oracle prior; the default's safe tracker .005
