@@ -47,8 +47,7 @@ class ReferenceExperts:
         n_classes = len(start)
         self.start = start
         self.start_weights = START_WEIGHTS if start_weights is None else start_weights
-        self.weights = self.start_weights.copy()  # in decisions
-        self.prevalence_weights = EQUAL.copy()
+        self.weights = self.start_weights.copy()
         self.counts = np.zeros((3, n_classes))
         self.maps = [np.eye(n_classes)[0]] * 3  # slope 1, no offsets
         self.precisions = [start_precision(n_classes)] * 3
@@ -84,12 +83,12 @@ class ReferenceExperts:
         return np.asarray(softmax(decided - row))
 
     def prevalence(self, guarded: FloatArray, fast: FloatArray) -> FloatArray:
-        """Return the estimated prevalence, (K,): both banks and the count of all labels."""
+        """Return the estimated prevalence, (K,): both banks and the label counts; recalibrations count for the last."""
         if not self.n_labels:
             return guarded
-        counted = (400 * guarded + self.counts[2]) / (400 + self.counts[2].sum())
-        weights = [*self.prevalence_weights[1:3], self.prevalence_weights[5:].sum()]
-        return np.asarray(np.average([guarded, fast, counted], axis=0, weights=weights))
+        counted = [(400 * guarded + count) / (400 + count.sum()) for count in self.counts]
+        weights = [*self.weights[1:5], self.weights[5:].sum()]
+        return np.asarray(np.average([guarded, fast, *counted], axis=0, weights=weights))
 
     def recall(self, row: int) -> tuple[Advice, int]:
         """Return the advice a row's label is held against, and how many labels came since the row was decided.
@@ -128,7 +127,6 @@ class ReferenceExperts:
         if propensity < self.least:
             fallen = propensity / self.least
             self.weights = lightened(self.weights, self.start_weights, fallen)
-            self.prevalence_weights = lightened(self.prevalence_weights, EQUAL, fallen)
             self.counts = self.counts * fallen
             start = start_precision(row.size)
             self.precisions = [start + fallen * (precision - start) for precision in self.precisions]
@@ -139,8 +137,6 @@ class ReferenceExperts:
         dealt = 0.0 if replaced is not None else max(1 / (self.n_labels + 2), 1e-3)
         late = (1 + since) ** 0.25
         self.weights = reweighed(self.weights, importance * gains / late, dealt / late, self.start_weights)
-        late = 1 + since
-        self.prevalence_weights = reweighed(self.prevalence_weights, importance * gains / late, dealt / late, EQUAL)
         hot = np.eye(row.size)
         for c, memory in enumerate((100.0, 1_000.0, np.inf)):
             if replaced is None:
@@ -186,14 +182,13 @@ class KernelExperts:
         if start_weights is not None:
             self.memory.weights[:] = start_weights
         self.start_weights = self.memory.weights.copy()
-        self.start_prevalence_weights = self.memory.prevalence_weights.copy()
         self.memory.latest[:, 0] = 1.0
         self.memory.latest[:, 1:] = np.log(start[1:] / start[0])
 
     def decide(self, rows: FloatArray, guarded: FloatArray, fast: FloatArray, lead: int = GUARDED) -> FloatArray:
         kept, priors, prior = self.memory, np.empty_like(rows), np.empty(self.start.size)
         advise_rows(
-            rows, guarded, fast, self.start, lead, kept.weights, kept.prevalence_weights, kept.counts, kept.maps,
+            rows, guarded, fast, self.start, lead, kept.weights, kept.counts, kept.maps,
             kept.past, kept.past_rows, kept.past_labels, kept.latest, kept.seen, priors, prior,
         )  # fmt: skip
         return np.concatenate([priors, prior[None]])
@@ -215,7 +210,6 @@ class KernelExperts:
         kept = self.memory
         start = LabelStart(
             self.start_weights,
-            self.start_prevalence_weights,
             label_experts.start_precision(row.size),
             np.array(LABEL_MEMORIES),
         )
@@ -230,7 +224,6 @@ def random_priors(rng: np.random.Generator, n: int, n_classes: int) -> FloatArra
 def assert_same(kernel: KernelExperts, reference: ReferenceExperts, tolerance: float = 1e-10) -> None:
     memory = kernel.memory
     np.testing.assert_allclose(memory.weights, reference.weights, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(memory.prevalence_weights, reference.prevalence_weights, rtol=0, atol=tolerance)
     np.testing.assert_allclose(memory.counts, reference.counts, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(memory.maps, reference.maps, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(memory.precisions, reference.precisions, rtol=tolerance, atol=tolerance)
@@ -293,34 +286,6 @@ def test_decisions_start_with_95_percent_on_what_decides_without_labels() -> Non
     np.testing.assert_allclose(sum(weights), 1.0, rtol=1e-12)
 
 
-def test_the_prevalence_does_not_depend_on_the_start_weights_of_decisions() -> None:
-    # seed 9: 600 rows, labels of a third of them at once, late and replaced, at two propensities
-    rng = np.random.default_rng(9)
-    rows = stream(600, 3, seed=10)
-    default, given = (
-        SafeTracker(start_prior(3), start_weights=weights)
-        for weights in (None, rng.dirichlet(np.full(N_EXPERTS, 2.0)).tolist())
-    )
-    labels: dict[int, int] = {}
-    for t, row in enumerate(rows):
-        decided = [tracker.update(row) for tracker in (default, given)]
-        np.testing.assert_array_equal(default.prior, given.prior)
-        if labels:
-            assert (decided[0] != decided[1]).any()
-        if t % 3:
-            continue
-        number, label = int(max(0, t - rng.choice([0, 1, 5, 70, 300]))), int(rng.integers(3))
-        propensity = float(rng.choice([0.2, 1.0]))
-        for tracker in (default, given):
-            tracker.feedback(rows[number], label, propensity=propensity, row=number, replaced=labels.get(number))
-        labels[number] = label
-        np.testing.assert_array_equal(default.interval(), given.interval())
-    states = [tracker.state()["memory"] for tracker in (default, given)]
-    assert states[0]["labels.prevalence_weights"] == states[1]["labels.prevalence_weights"]
-    assert np.ptp(states[0]["labels.prevalence_weights"]) > 0.05  # labels have moved them
-    assert states[0]["labels.weights"] != states[1]["labels.weights"]
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_before_any_label_the_lead_decides(n_classes: int) -> None:
     rng = np.random.default_rng(3)
@@ -381,35 +346,24 @@ def test_a_replaced_label_takes_its_count_back_exactly() -> None:
 
 
 def test_replacing_a_label_at_once_undoes_its_loss() -> None:
-    # the weights are dealt anew once, at the wrong label, and the new loss comes after one label: by 2^-1/4 in
-    # decisions, by half in the prevalence
+    # the weights are dealt anew once, at the wrong label, and the new loss comes after one label: by 2^-1/4
     start, fast, row = np.array([0.7, 0.3]), np.array([0.2, 0.8]), np.array([0.0, 0.5])
     kernel, reference = KernelExperts(start), ReferenceExperts(start)
     kernel.decide_one(row, start, fast)
     reference.decide(row, start, fast)
     logs = reference.latest.log_posteriors(row)
     kernel.learn(row, 0)
-    dealt = [(softmax(np.log(first) + logs[:, 0]) + first) / 2 for first in (START_WEIGHTS, EQUAL)]
-    for weights, expected in zip(weights_of(kernel), dealt, strict=True):
-        np.testing.assert_allclose(weights, expected, rtol=1e-12)
+    dealt = (softmax(np.log(START_WEIGHTS) + logs[:, 0]) + START_WEIGHTS) / 2
+    np.testing.assert_allclose(kernel.memory.weights, dealt, rtol=1e-12)
     kernel.learn(row, 1, replaced=0)
-    for weights, before, late in zip(weights_of(kernel), dealt, (2**0.25, 2), strict=True):
-        expected = softmax(np.log(before) + (logs[:, 1] - logs[:, 0]) / late)
-        np.testing.assert_allclose(weights, expected, rtol=1e-12)
-    for weights, first in zip(weights_of(kernel), (START_WEIGHTS, EQUAL), strict=True):
-        assert weights[2] / weights[0] > first[2] / first[0]  # the fast bank was right, after all
+    expected = softmax(np.log(dealt) + (logs[:, 1] - logs[:, 0]) / 2**0.25)
+    np.testing.assert_allclose(kernel.memory.weights, expected, rtol=1e-12)
+    assert expected[2] / expected[0] > START_WEIGHTS[2] / START_WEIGHTS[0]  # the fast bank was right, after all
     assert kernel.memory.seen.tolist() == [1, 1]
 
 
-def weights_of(kernel: KernelExperts) -> tuple[FloatArray, FloatArray]:
-    """Return the weights in decisions and those of the prevalence."""
-    return kernel.memory.weights.copy(), kernel.memory.prevalence_weights.copy()
-
-
 @pytest.mark.parametrize("late", [False, True])
-def test_the_nth_label_for_an_old_row_counts_by_the_fourth_root_of_an_nth_and_by_an_nth_for_the_prevalence(
-    late: bool,
-) -> None:
+def test_the_nth_label_for_an_old_row_counts_by_the_fourth_root_of_an_nth(late: bool) -> None:
     start, fast = np.array([0.9, 0.1]), np.array([0.4, 0.6])
     kernel = KernelExperts(start)
     kernel.decide(np.zeros((200, 2)), np.tile(start, (201, 1)), np.tile(fast, (201, 1)))
@@ -417,14 +371,13 @@ def test_the_nth_label_for_an_old_row_counts_by_the_fourth_root_of_an_nth_and_by
     for n in range(1, 30):
         if not late:
             kernel.decide_one(row, start, fast)
-        before = weights_of(kernel)
+        before = kernel.memory.weights.copy()
         kernel.learn(row, 1, number=70 if late else None)
-        rates = (n**-0.25, 1 / n) if late else (1.0, 1.0)
-        for old, new, first, rate in zip(before, weights_of(kernel), (START_WEIGHTS, EQUAL), rates, strict=True):
-            dealt = max(1 / (n + 1), 1e-3) * rate
-            earned = (new - dealt * first) / (1 - dealt)
-            gain = np.log(earned[2] / earned[0]) - np.log(old[2] / old[0])
-            np.testing.assert_allclose(gain, np.log(0.6 / 0.1) * rate, rtol=1e-9)
+        rate = n**-0.25 if late else 1.0
+        dealt = max(1 / (n + 1), 1e-3) * rate
+        earned = (kernel.memory.weights - dealt * START_WEIGHTS) / (1 - dealt)
+        gain = np.log(earned[2] / earned[0]) - np.log(before[2] / before[0])
+        np.testing.assert_allclose(gain, np.log(0.6 / 0.1) * rate, rtol=1e-9)
 
 
 def waiting(n_blocks: int, block_rows: int, n_labels: int) -> KernelExperts:
@@ -440,16 +393,12 @@ def waiting(n_blocks: int, block_rows: int, n_labels: int) -> KernelExperts:
 
 
 def lateness(kernel: KernelExperts, row: int) -> float:
-    """Return d, as the next label of a row is weighed by 1 / (1 + d)^(1/4): one that replaces another is not dealt.
-
-    For the prevalence it is weighed by 1 / (1 + d), and d is the same.
-    """
-    kernel.memory.weights[:] = kernel.memory.prevalence_weights[:] = EQUAL
+    """Return d, as the next label of a row is weighed by 1 / (1 + d)^(1/4): one that replaces another is not dealt."""
+    kernel.memory.weights[:] = EQUAL
     kernel.learn(np.zeros(2), 1, number=row, replaced=0)
     gain = np.log(0.6 / 0.4) - np.log(0.1 / 0.9)  # of the fast bank over the training prior
-    rates = [np.log(weights[2] / weights[0]) / gain for weights in weights_of(kernel)]
-    np.testing.assert_allclose(rates[0] ** 4, rates[1], rtol=1e-9)
-    return float(1.0 / rates[1]) - 1.0
+    rate = np.log(kernel.memory.weights[2] / kernel.memory.weights[0]) / gain
+    return float(rate**-4) - 1.0
 
 
 @pytest.mark.parametrize("n_labels", [0, 1, 30, 63, 64])
@@ -479,7 +428,7 @@ def test_labels_since_a_row_that_is_forgotten_are_never_counted_too_few() -> Non
     assert lateness(waiting(400, 100, 1), 0) >= 400 - 1e-9
 
 
-def test_late_labels_change_the_weights_less_than_the_same_labels_at_once_most_of_all_in_the_prevalence() -> None:
+def test_late_labels_change_the_weights_less_than_the_same_labels_at_once() -> None:
     # seed 8: 1,920 rows to part the experts, then twenty labels, in step with their rows or 80 rows late and less
     rng = np.random.default_rng(8)
     rows = np.column_stack([np.zeros(2_000), rng.normal(-2.0, 1.5, size=2_000)])
@@ -491,9 +440,9 @@ def test_late_labels_change_the_weights_less_than_the_same_labels_at_once_most_o
         prompt.update(rows[n])
         prompt.feedback(rows[n], 0)
         late.feedback(rows[n], 0, row=n)
-    for name, most in (("labels.weights", 0.8), ("labels.prevalence_weights", 0.5)):
-        moved = [np.abs(np.array(one.state()["memory"][name]) - start[name]).sum() for one in (prompt, late)]
-        assert 0.02 < moved[1] < most * moved[0]
+    name = "labels.weights"
+    moved = [np.abs(np.array(one.state()["memory"][name]) - start[name]).sum() for one in (prompt, late)]
+    assert 0.02 < moved[1] < 0.8 * moved[0]
 
 
 def test_labels_at_a_lower_propensity_rescale_the_past_exactly() -> None:
@@ -515,7 +464,6 @@ def test_a_falling_propensity_does_not_change_the_advice_its_own_label_is_held_a
         kernel.learn(row, label, propensity=propensity)
         reference.learn(row, label, reference.latest, propensity=propensity)
     np.testing.assert_allclose(kernel.memory.weights, reference.weights, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(kernel.memory.prevalence_weights, reference.prevalence_weights, rtol=0, atol=1e-10)
 
 
 def test_labels_at_a_lower_propensity_rescale_what_the_recalibrations_know() -> None:
@@ -556,10 +504,9 @@ def test_ratios_up_to_1e300_and_priors_down_to_1e_15_keep_everything_finite(n_cl
         np.testing.assert_allclose(decided.sum(axis=1), 1.0, atol=1e-9)
         kernel.learn(row, int(label), propensity=float(rng.uniform(1e-3, 1.0)))
         memory = kernel.memory
-        learned = (memory.weights, memory.prevalence_weights, memory.counts, memory.maps, memory.precisions)
+        learned = (memory.weights, memory.counts, memory.maps, memory.precisions)
         assert all(np.isfinite(array).all() for array in learned)
-        for weights in weights_of(kernel):
-            np.testing.assert_allclose(weights.sum(), 1.0, atol=1e-9)
+        np.testing.assert_allclose(memory.weights.sum(), 1.0, atol=1e-9)
 
 
 def test_a_label_against_ratios_whose_difference_overflows_leaves_weights_that_are_numbers() -> None:
@@ -570,8 +517,7 @@ def test_a_label_against_ratios_whose_difference_overflows_leaves_weights_that_a
     kernel.learn(row, 2)
     kernel.learn(row, 1, replaced=2)
     assert all(np.isfinite(array).all() for array in kernel.memory)
-    for weights in weights_of(kernel):
-        np.testing.assert_allclose(weights.sum(), 1.0)
+    np.testing.assert_allclose(kernel.memory.weights.sum(), 1.0)
 
 
 def test_a_slope_above_one_does_not_overflow_on_the_largest_ratio() -> None:

@@ -569,8 +569,6 @@ DAMAGES: list[tuple[str, tuple[int, ...], Any]] = [
     ("guard.squares", (0, 1, 0), -1.0),
     ("labels.weights", (0,), -0.1),
     ("labels.weights", (0,), 0.9),
-    ("labels.prevalence_weights", (0,), -0.1),
-    ("labels.prevalence_weights", (0,), 0.9),
     ("labels.counts", (1, 1), -1.0),
     ("labels.seen", (0,), -1),
     ("labels.seen", (1,), -1),

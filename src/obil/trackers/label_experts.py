@@ -30,8 +30,7 @@ LEVELS, SLOTS, LEVEL_ROWS = 8, 3, 64
 class LabelMemory(NamedTuple):
     """The weights of M experts, what they learned from labels, and their past advice."""
 
-    weights: FloatArray  # (M,) of the experts, in decisions
-    prevalence_weights: FloatArray  # (M,) of the experts, in the estimated prevalence
+    weights: FloatArray  # (M,) of the experts
     counts: FloatArray  # (n, K) of labels, by propensity, in each memory
     maps: FloatArray  # (n, K) slope, then the offsets of classes 1 ... K-1, of each recalibration
     precisions: FloatArray  # (n, K, K) of those
@@ -51,7 +50,6 @@ class LabelMemory(NamedTuple):
         maps[:, 0] = 1.0
         return cls(
             weights=start_weights(),
-            prevalence_weights=np.full(N_EXPERTS, 1.0 / N_EXPERTS),
             counts=np.zeros((n_memories, n_classes)),
             maps=maps,
             precisions=np.tile(start_precision(n_classes), (n_memories, 1, 1)),
@@ -66,7 +64,7 @@ class LabelMemory(NamedTuple):
 
 
 def start_weights(unadapted: float = UNADAPTED) -> FloatArray:
-    """Return the weights of the experts in decisions before any label, (M,).
+    """Return the weights of the experts before any label, (M,).
 
     Labels are few at first, and what each of them changes is paid for by all rows in between: nearly all of the weight
     is on what decides without labels.
@@ -88,7 +86,6 @@ def advise_rows(
     start: FloatArray,
     lead: int,
     weights: FloatArray,
-    prevalence_weights: FloatArray,
     counts: FloatArray,
     maps: FloatArray,
     past: FloatArray,
@@ -114,7 +111,7 @@ def advise_rows(
         seen[0] += 1
     if n_rows > 0:
         latest[:] = advice
-    prevalence(guarded[n_rows], fast[n_rows], prevalence_weights, counts, seen[1], prior)
+    prevalence(guarded[n_rows], fast[n_rows], weights, counts, seen[1], prior)
 
 
 @compiled
@@ -144,22 +141,23 @@ def prevalence(
     """Write the estimated prevalence, (K,): the guarded prior, and once labels come, what they make of it.
 
     It is not what rows are decided with. That mixture also holds the training prior and recalibrations, which may
-    decide best without being a prevalence, and counts of the last labels alone, which are noisy. Here both banks and
-    the count of all labels are mixed, by weights of their own; that of the recalibrations goes to the count, for where
-    they win the ratio is off, and so are the banks.
+    decide best without being a prevalence, and few labels, which are noisy. Here both banks and the label counts are
+    mixed, the counts with more of the guarded prior in them; the weight of recalibrations goes to the count of all
+    labels, for where they win the ratio is off, and so are the banks.
     """
-    n_classes, last = guarded.size, counts.shape[0] - 1
-    for k in range(n_classes):
+    for k in range(guarded.size):
         prior[k] = guarded[k]
     if n_labels == 0:
         return
-    counted = weights[FAST + 1 + last :].sum()
-    total = weights[GUARDED] + weights[FAST] + counted
-    n_counted = PREVALENCE_LABELS + counts[last].sum()
-    for k in range(n_classes):
-        by_count = (PREVALENCE_LABELS * guarded[k] + counts[last, k]) / n_counted
-        mean = weights[GUARDED] * guarded[k] + weights[FAST] * fast[k] + counted * by_count
-        prior[k] = mean / total
+    n_counts = counts.shape[0]
+    for k in range(guarded.size):
+        prior[k] = weights[GUARDED] * guarded[k] + weights[FAST] * fast[k]
+    for c in range(n_counts):
+        weight = weights[FAST + 1 + c] + (weights[FAST + 1 + n_counts :].sum() if c == n_counts - 1 else 0.0)
+        total = PREVALENCE_LABELS + counts[c].sum()
+        for k in range(guarded.size):
+            prior[k] += weight * (PREVALENCE_LABELS * guarded[k] + counts[c, k]) / total
+    prior /= prior.sum()
 
 
 @compiled

@@ -8,7 +8,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
 from obil.trackers.label_experts import GUARDED, LabelMemory, log_posterior_of
 
-DELAY_POWER = 0.25  # a label counts by 1 / (1 + d)^power in decisions, d the labels that came since its row
+DELAY_POWER = 0.25  # a label counts by 1 / (1 + d)^power, d the labels that came since its row
 LEAST_DEALT = 1e-3  # of the weight that each label moves back to the start weights
 SMALLEST_SLOPE, LARGEST_SLOPE, LARGEST_OFFSET = 0.1, 3.0, 10.0
 LARGEST_LOGIT = 30.0
@@ -17,8 +17,7 @@ LARGEST_LOGIT = 30.0
 class LabelStart(NamedTuple):
     """What the experts start from, and how long they remember."""
 
-    weights: FloatArray  # (M,) in decisions
-    prevalence_weights: FloatArray  # (M,)
+    weights: FloatArray  # (M,)
     precision: FloatArray  # (K, K) of a recalibration before any label
     memories: FloatArray  # (n,) in labels
 
@@ -37,8 +36,7 @@ def learn_label(
     """Update with a true label, on the experts' advice when its row was decided; `replaced` is -1 or the old label.
 
     The loss is weighted by least propensity / propensity, and less by the more labels came since the row was decided:
-    so many rows were already decided with weights that did not include this one. In the weights of the prevalence,
-    which follows the count of labels anyway, it counts by 1 / (1 + labels since).
+    so many rows were already decided with weights that did not include this one.
     """
     counts, maps, precisions = memory.counts, memory.maps, memory.precisions
     least_propensity, seen = memory.least_propensity, memory.seen
@@ -49,7 +47,6 @@ def learn_label(
     if least_propensity[0] < before:  # losses, counts and recalibrations so far weigh less from here on
         fraction = least_propensity[0] / before
         _lighten(memory.weights, start.weights, fraction)
-        _lighten(memory.prevalence_weights, start.prevalence_weights, fraction)
         counts *= fraction
         for a in range(start.memories.size):
             precisions[a] = start.precision + fraction * (precisions[a] - start.precision)
@@ -69,7 +66,6 @@ def learn_label(
             gains[m] = weight * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
         dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT)
         _reweigh(memory.weights, start.weights, gains, (1.0 + since) ** -DELAY_POWER, dealt)
-        _reweigh(memory.prevalence_weights, start.prevalence_weights, gains, 1.0 / (1.0 + since), dealt)
 
     # the counts
     for c in range(start.memories.size):

@@ -145,14 +145,10 @@ class SafeTracker(CompiledTracker):
                 values[...] = mine[name]
         if is_same_model:
             return other
-        fresh = other._memory.labels
-        for kept_weights, own, first in (
-            (fresh.weights, self._memory.labels.weights, self._label_start.weights),
-            (fresh.prevalence_weights, self._memory.labels.prevalence_weights, self._label_start.prevalence_weights),
-        ):  # recalibrations were of the old scores: their weight goes to the priors, half of all to the start
-            kept_weights[:N_PRIORS] = own[:N_PRIORS] / own[:N_PRIORS].sum()
-            kept_weights[N_PRIORS:] = 0.0
-            kept_weights[:] = (kept_weights + first) / 2.0
+        fresh, own = other._memory.labels, self._memory.labels.weights[:N_PRIORS]
+        # recalibrations were of the old scores: their weight goes to the priors, half of all to the start
+        fresh.weights[:] = self._label_start.weights / 2.0
+        fresh.weights[:N_PRIORS] += own / own.sum() / 2.0
         fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
         guarded, fast = other._current()
         advise(guarded[0], fast[0], self._start, fresh.counts, fresh.maps, fresh.latest)
@@ -318,7 +314,7 @@ class SafeTracker(CompiledTracker):
         if self.n_labels:
             guarded = self._current()[0][0]
             counted = np.array([counted_interval(count, guarded, level) for count in labels.counts])
-            bank_weight = float(labels.prevalence_weights[[GUARDED, FAST]].sum())
+            bank_weight = float(labels.weights[[GUARDED, FAST]].sum())
             known = labelled_interval(known, fast, counted, bank_weight=bank_weight)
         return np.stack([np.minimum(known[:, 0], own), np.maximum(known[:, 1], own)], axis=1)
 
@@ -333,8 +329,8 @@ class SafeTracker(CompiledTracker):
         self._kept = np.array(KEPT_EACH_BLOCK)
         self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
-        start_weights, equal = np.array(self._settings["start_weights"]), np.full(N_EXPERTS, 1.0 / N_EXPERTS)
-        self._label_start = LabelStart(start_weights, equal, start_precision(n_classes), np.array(LABEL_MEMORIES))
+        weights = np.array(self._settings["start_weights"])
+        self._label_start = LabelStart(weights, start_precision(n_classes), np.array(LABEL_MEMORIES))
         lead = self._settings["lead"]
         self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
         # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
@@ -366,7 +362,7 @@ class SafeTracker(CompiledTracker):
         self._guard(own, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
-            labels.weights, labels.prevalence_weights, labels.counts, labels.maps,
+            labels.weights, labels.counts, labels.maps,
             labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen, priors, memory.prior,
         )  # fmt: skip
 
@@ -392,7 +388,7 @@ class SafeTracker(CompiledTracker):
     def _estimate_prevalence(self) -> None:
         guarded, fast = self._current()
         labels, prior = self._memory.labels, self._memory.prior
-        prevalence(guarded[0], fast[0], labels.prevalence_weights, labels.counts, int(labels.seen[1]), prior)
+        prevalence(guarded[0], fast[0], labels.weights, labels.counts, int(labels.seen[1]), prior)
 
     def _check_memory(self) -> None:
         for bank in (self._slow, self._fast):

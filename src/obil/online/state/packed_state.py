@@ -28,7 +28,7 @@ DICTIONARY = (
     b'16","fast.used":"~3","fast.rate_weights":"~3","fast.visits":[1,0,0,0,0,0,0,0],"fast.seen":[100,1],"guard.'
     b'shifts":"~2,1,1","guard.information":"~2,1,1","guard.squares":"~2,1,1","guard.products":"~2,1,1","guard.block":'
     b'"~3,2,1,1","guard.reference":"~1","guard.bounds":"~1,2","guard.disagreement":"~1","guard.seen":[0,0],"'
-    b'labels.weights":"~9","labels.prevalence_weights":"~9","labels.counts":"~3,2","labels.maps":"~3,2","labels.p'
+    b'labels.weights":"~9","labels.counts":"~3,2","labels.maps":"~3,2","labels.p'
     b'recisions":"~3,2,2","labels.past":"~8,3,9,2","labels.past_rows":[[0,64,-1],[0,-1,-1],[0,-1,-1],[0,-1,-1],[0,-1,-1],[0,-1,-1],[0,-1,-1],['
     b'0,-1,-1]],"labels.past_labels":[[0,0,0],[0,0,0],[0,0,0],[0,0,0],[0,0,0],[0,0,0],[0,0,0],[0,0,0]],"labels.'
     b'latest":"~9,2","labels.arrivals":[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0'
