@@ -65,3 +65,10 @@ def test_every_import_that_an_example_shows_works(page: str) -> None:
 def test_what_the_safety_page_calls_is_imported_where_it_is_called() -> None:
     text = (ROOT / "docs" / "safety.md").read_text()
     assert re.search(r"^from obil.monitor import LabelShiftMonitor$", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*sorted(p.name for p in (ROOT / "docs").glob("reproduction*.md")), "summary.md"])
+def test_no_page_of_the_write_up_is_longer_than_two_screens_beside_its_tables(page: str) -> None:
+    lines = (ROOT / "docs" / page).read_text().splitlines()
+    prose = [line for line in lines if line.strip() and not line.startswith(("|", "!", "<!--"))]
+    assert len(prose) <= 100
