@@ -66,7 +66,7 @@ def relative_ratio_error(posterior: npt.ArrayLike, error: npt.ArrayLike) -> Floa
 def ratio_error_bound(posterior: npt.ArrayLike, error: npt.ArrayLike) -> FloatArray:
     """Return the largest relative error of the ratio, |e| / (P (1 - P - |e|)), for |e| below P and 1 - P.
 
-    An overestimate is the worst case: the bound is reached at P + |e|.
+    An overestimate is the worst case: the bound is reached at P + |e|. Proof: docs/theory.md, Proposition 1.
 
     >>> round(float(ratio_error_bound(0.9, 0.05)), 2)
     1.11

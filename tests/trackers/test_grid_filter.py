@@ -77,3 +77,23 @@ def test_settings_out_of_range_are_refused(options: dict[str, object]) -> None:
 def test_three_classes_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="two classes"):
         GridFilter([0.2, 0.3, 0.5])
+
+
+@pytest.mark.parametrize("case", ["rare", "common", "alternating", "extreme"])
+def test_the_exact_filter_is_within_its_bound_of_the_best_fixed_prior(case: str) -> None:
+    # from a uniform start log(T + 1) + 1 for any rows, docs/theory.md, Proposition 4; after every row
+    n_rows, rng = 2_000, np.random.default_rng(3)
+    log_ratios = {
+        "rare": GaussianClasses.pair(2.0).draw(constant(n_rows, 0.01), random_state=0).log_ratios[:, 1],
+        "common": GaussianClasses.pair(2.0).draw(constant(n_rows, 0.9), random_state=1).log_ratios[:, 1],
+        "alternating": np.where(np.arange(n_rows) % 2, 6.0, -6.0),
+        "extreme": rng.choice([-30.0, -3.0, 0.0, 8.0, 30.0], size=n_rows),
+    }[case]
+    rows = np.stack([np.zeros(n_rows), log_ratios], axis=1)
+    priors = GridFilter(0.5, reset_rates=(), start_rows=2.0, n_points=2_001).update_many(rows)[:, 1]
+    own = np.cumsum(np.log1p(priors * np.expm1(log_ratios)))
+    fixed = 1.0 / (1.0 + np.exp(-np.linspace(-13.0, 13.0, 1_000)))
+    best = np.cumsum(np.log1p(fixed[:, None] * np.expm1(log_ratios)), axis=1).max(axis=0)  # (T,) in hindsight
+    behind = best - own
+    assert (behind <= np.log(np.arange(n_rows) + 2.0) + 1.0).all()
+    assert behind[-1] > 1.0  # and it is not idle

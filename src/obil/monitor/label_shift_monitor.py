@@ -29,7 +29,8 @@ class LabelShiftMonitor:
     ---------
     If p(x | y) has not changed, the evidence ever reaches 1 / alpha with probability at most alpha + delta,
     whatever the prior does: alpha is the chance of a lucky gambler (Ville), delta that the held-out rows
-    mislead. It holds for any fixed score, calibrated or not; after `restart` alpha is spent anew.
+    mislead. Proof: docs/theory.md, Proposition 8; for classes with many held-out rows delta rests on the chi-square
+    law. It holds for any fixed score, calibrated or not; after `restart` alpha is spent anew.
 
     It assumes that rows are independent given their class, among the held-out rows and in the stream.
     *Repeated customers break it*: rows that come in near copies are weaker evidence than they look, and it

@@ -90,11 +90,10 @@ def update_wealths(
 ) -> int:
     """Update with rows of these bin numbers (n,), in order; write whether the stream was trusted *before* each.
 
-    Wealth only grows by what fair bets pay and is only moved between them, so that all of it together is a
-    test martingale. Over a block of rows it grows by the mean of what the bets pay, which is fair however these rows
-    depend on each other; a block of one row is a row. `wealths` (1 + 2N,) are fractions of it; its logarithm and the
-    peak of that are `evidence`. `seen` counts rows in all and in this run, and holds the row of the alarm and the
-    number of alarms. Returns the rows of this run.
+    Wealth only grows by what fair bets pay and is only moved between them: all of it together is a test martingale.
+    Over a block of rows it grows by the mean of what the bets pay. Proof: docs/theory.md, Proposition 8. `wealths`
+    (1 + 2N,) are fractions of it; its logarithm and the peak of that are `evidence`. `seen` counts rows in all and in
+    this run, and holds the row of the alarm and the number of alarms. Returns the rows of this run.
     """
     n_bets = wealths.size
     for t in range(numbers.size):

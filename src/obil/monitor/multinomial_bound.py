@@ -16,11 +16,8 @@ MARGIN = 1e-3  # for what a grid of chances misses
 def divergence_bound(n_bins: int, chance: float) -> float:
     """Return c so that n KL(seen || true) > c has at most this chance, for every n and every true histogram.
 
-    The divergence of a histogram is a sum of binary ones: the rows of the first bin against the rest, of the second
-    against what is left, and so on. Given those before, each is of binomial counts. So the exponential moment of the
-    whole is at most the product of the largest that a binomial has, and Markov's inequality gives the bound. It holds
-    for few rows as well, and is above the limit for many, half a chi-square quantile: by a third for sixteen bins or
-    more, by half for four, at usual chances.
+    It holds for few rows as well, and is above the limit for many, half a chi-square quantile: by a third for sixteen
+    bins or more, by half for four, at usual chances. Proof: docs/theory.md, Proposition 7.
 
     >>> round(divergence_bound(2, 0.05), 1), round(divergence_bound(8, 0.0025), 1)
     (4.7, 15.4)

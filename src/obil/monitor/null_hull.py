@@ -160,9 +160,9 @@ def _pull_into_set(wanted: FloatArray, centre: FloatArray, radius: float, pulled
 def largest_mean(histograms: FloatArray, radii: FloatArray, payoff: FloatArray) -> float:
     """Return the largest mean of a payoff (B,) over the hull: the largest over any class's set.
 
-    Over one set it is min over v >= max(payoff) of v - exp(-radius) prod_b (v - payoff_b)^f^_b, the dual of
-    the problem whose solution is f_b ~ f^_b / (v - payoff_b). *Every* such v bounds the mean from above, so
-    that a bet is fair even where the search for the best v stops early.
+    Over one set it is min over v >= max(payoff) of v - exp(-radius) prod_b (v - payoff_b)^f^_b. *Every* such v bounds
+    the mean from above, so that a bet is fair even where the search for the best v stops early. Proof: docs/theory.md,
+    Proposition 6.
     """
     n_classes, n_bins = histograms.shape
     top, bottom = payoff[0], payoff[0]

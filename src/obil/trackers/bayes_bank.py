@@ -1,4 +1,4 @@
-"""Track the prior with a bank of forgetful Dirichlet filters and snapshots of regimes, and no tuning."""
+"""Track the prior with a bank of forgetful Dirichlet filters and snapshots of regimes."""
 
 from collections.abc import Sequence
 
@@ -25,15 +25,14 @@ class BayesBank(CompiledTracker):
     the mean and the total second moment of the exact result (*moment matching*), so that its width is
     right; then it forgets a little. Every 100 rows the mixture's prior is stored as a *snapshot* if
     it is new, and refines the snapshot near it if it is not, so that a regime that comes back is found at
-    once, and better each time. Nothing has to be tuned to the stream.
+    once, and better each time. It has no rate or window to set for a stream; its own constants were chosen on
+    simulated streams (docs/trackers.md).
 
     Guarantee
     ---------
-    The evidence of a row is linear in the prior, so the bank's evidence is that of a mixture over all
-    sequences of experts. For *any* rows, and any sequence of experts with S switches, over T rows and N
-    experts, the bank's log evidence is at most ``(S + 1) (log 2N + log(T + 2)) + log J + log(T + 2)``
-    below that sequence's, where T is at most 1 / (the smallest switching rate), 10^6 by default, and a
-    sequence may turn to a new snapshot from the row after the one it was stored at.
+    For *any* rows, and any sequence of its N experts with S switches over T rows, the bank's log evidence is at most
+    ``(S + 1) (log 2N + log(T + 2)) + log J + log(T + 2)`` below that sequence's, at J switching rates, for T up to
+    1 / (the smallest of them), 10^6 by default. Proof: docs/theory.md, Proposition 3.
 
     Parameters
     ----------

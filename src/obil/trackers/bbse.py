@@ -39,7 +39,8 @@ class BBSE(CompiledTracker):
     """Solve `confusion @ prior = mean prediction` over the last `window` rows after each row (Lipton et al. 2018).
 
     Rows are predicted at the training prior, whatever the current estimate: this estimator has no
-    feedback loop, and it needs only the confusion matrix, not calibrated ratios. Its variance is higher.
+    feedback loop, and it needs only the confusion matrix, not calibrated ratios. It is consistent for every matrix
+    that can be inverted (docs/theory.md, Proposition 9). Its variance is higher.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Mix experts into the prior of each row, weighted by the log loss of their posteriors on labels.
 
 An expert is an affine map of the log ratios to logits: a prior is one with slope 1. It is the mixture of posteriors,
-and not of priors, that loses at most log M more than the best of M experts.
+and not of priors, whose loss is bounded by that of each expert: docs/theory.md, Proposition 5.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Track the prior so that adapting is never noticeably worse than not adapting."""
+"""Track the prior as far as views and labels support it, so that adapting seldom does harm."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -67,11 +67,11 @@ class SafeTracker(CompiledTracker):
     ---------
     Whatever the labels, for log ratios within 750: when each label is fed back before the next row is decided, the log
     loss of the mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds
-    that of the best of M experts by at most ``log M + log(T + 1) + T / 999`` (log 1/w for an expert that starts with
-    weight w), and that of a sequence of experts by ``log M + log(1000)`` more for each switch. A delayed
-    label is compared with the advice that was stored last before its row, and weighs 1 / (1 + d)^(1/4) where d labels
-    came in between. Delayed labels carry no such bound, and without labels nothing is guaranteed: views can agree on a
-    wrong value.
+    that of any expert by at most ``log 1/w + log(T + 1) + T / 999``, w its start weight, and that of a sequence of
+    experts by ``log 1/w + log(1000)`` more for each switch, w that of the expert it leads to. Proof: docs/theory.md,
+    Proposition 5. A delayed label is compared with the advice that was stored last before its row, and weighs
+    1 / (1 + d)^(1/4) where d labels came in between. Delayed labels carry no such bound, and without labels nothing is
+    guaranteed: views can agree on a wrong value.
 
     Parameters
     ----------
