@@ -80,9 +80,9 @@ def measure(sizes: dict[str, int], device: str) -> dict[str, float]:
     figures: dict[str, float] = {}
     inputs, labels = drawn(sizes["n_rows"], seed=0)
     for batch in (128, 8_192):
-        for words, n in (("five", N_MEMBERS), ("one", 1)):
-            figures[f"{words}, batch {batch}, seconds per epoch"] = _epoch_seconds(inputs, labels, batch, n, device)
-        five, one = (figures[f"{words}, batch {batch}, seconds per epoch"] for words in ("five", "one"))
+        for name, n in (("five", N_MEMBERS), ("one", 1)):
+            figures[f"{name}, batch {batch}, seconds per epoch"] = _epoch_seconds(inputs, labels, batch, n, device)
+        five, one = (figures[f"{name}, batch {batch}, seconds per epoch"] for name in ("five", "one"))
         figures[f"five over one, batch {batch}"] = five / one
     part = sizes["rows_in_turn"]
     for batch in (128, 8_192):

@@ -1,7 +1,7 @@
 """Train networks of one shape together: one step moves all of them, and on a GPU the step is one CUDA graph.
 
-Each network has its own problem, rows, schedule and early stopping. Step for step it is `training.train`, but that
-the rows of a batch are drawn with replacement, by the device itself. It needs torch and numpy alone.
+Each network has its own problem, shuffled rows, schedule and early stopping: it is `training.train`, but that every
+batch is full, the last one of a pass with rows that the pass began with. It needs torch and numpy alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from obil.networks.training import Loss, TrainingRows, loss_of, split_places
 
 EPSILON = 1e-8  # of Adam
 EVALUATION_ROWS = 65_536  # at once
+SHUFFLED_STEPS = 64  # a network's rows are shuffled for so many steps at once, or for one pass
 WARM_UP_STEPS = 3  # before a graph is captured, so that libraries have their workspaces
 
 
@@ -30,7 +31,7 @@ def train_stacked(
 ) -> list[int]:
     """Train the networks in place, each on its own rows of the same inputs; return the epochs that each took.
 
-    Rows and dropout are drawn from torch's own generator: see `reproducible`.
+    Shuffles and dropout are drawn from torch's own generator: see `reproducible`.
     """
     fraction = settings.validation_fraction if settings.patience else 0.0
     learn, validate = zip(*(split_places(one, fraction, rng) for one in data), strict=True)
@@ -68,10 +69,14 @@ class _Run:
         self._stacked, self._data, self._loss, self._settings = stacked, data, loss, settings[0]
         self._rows = torch.cat([one.rows[places] for one, places in zip(data, learn, strict=True)])
         self._weights = torch.cat([one.weights[places] for one, places in zip(data, learn, strict=True)])
-        counts = np.array([len(places) for places in learn])
-        self._counts = torch.from_numpy(counts).double().to(device)[:, None]
-        self._starts = torch.from_numpy(np.cumsum(counts) - counts).to(device)[:, None]
-        schedules = [own.schedule(count) for own, count in zip(settings, counts.tolist(), strict=True)]
+        self._counts, self._batch_size = [len(places) for places in learn], settings[0].batch_size
+        schedules = [own.schedule(count) for own, count in zip(settings, self._counts, strict=True)]
+        self._pass_steps = [steps for steps, _, _ in schedules]
+        longest = max(SHUFFLED_STEPS, *self._pass_steps)
+        self._shuffled = [longest // steps * steps for steps in self._pass_steps]  # steps, a whole number of passes
+        self._order = torch.zeros((n, longest * self._batch_size), dtype=torch.int64, device=device)
+        self._periods = torch.tensor(self._shuffled, device=device)[:, None]
+        self._in_batch = torch.arange(self._batch_size, device=device)
         self.epoch_steps = [steps * passes for steps, passes, _ in schedules]
         self._last = [steps * passes * epochs for steps, passes, epochs in schedules]
         self._rates = torch.from_numpy(_rates(settings, self._last)).to(device)  # (n_steps, 2, M, 1)
@@ -87,8 +92,11 @@ class _Run:
         left = set(range(len(validate)))
         advance, now = self._advance(), 0
         while left:
+            for j in left:
+                if now % self._shuffled[j] == 0:
+                    self._shuffle(j)
             due = {j: self._next_stop(j, now, bool(len(validate[j]))) for j in left}
-            then = min(due.values())
+            then = min(*due.values(), *((now // self._shuffled[j] + 1) * self._shuffled[j] for j in left))
             for _ in range(then - now):
                 advance()
             now = then
@@ -106,6 +114,14 @@ class _Run:
     def _next_stop(self, j: int, now: int, judged: bool) -> int:
         """Return the step after which a network is looked at next: the end of its epoch, or of its training."""
         return (now // self.epoch_steps[j] + 1) * self.epoch_steps[j] if judged else self._last[j]
+
+    def _shuffle(self, j: int) -> None:
+        """Put the places of a network's rows in a new order, pass by pass."""
+        count, in_pass = self._counts[j], self._pass_steps[j] * self._batch_size
+        passes = self._shuffled[j] // self._pass_steps[j]
+        order = torch.rand((passes, count), device=self._order.device).argsort(dim=1)
+        filled = order.repeat(1, -(-in_pass // count))[:, :in_pass]
+        self._order[j, : passes * in_pass] = sum(self._counts[:j]) + filled.flatten()
 
     def _advance(self) -> Callable[[], None]:
         """Return what takes one step: a function, or on a GPU the replay of a graph that was captured from it."""
@@ -127,11 +143,10 @@ class _Run:
         return graph.replay
 
     def _take_step(self) -> None:
-        """Draw a batch for each network and take one step of AdamW; what has stopped is multiplied by 0."""
+        """Take the next batch of each network and one step of AdamW; what has stopped is multiplied by 0."""
         parameters, (first, second) = self._stacked.parameters, self._moments
-        batch = (len(self._data), self._settings.batch_size)
-        places = torch.rand(batch, dtype=torch.float64, device=parameters.device)
-        places = (places * self._counts).long() + self._starts  # (M, B) among the rows of all problems
+        batch = (len(self._data), self._batch_size)
+        places = self._order.gather(1, self._step % self._periods * self._batch_size + self._in_batch)  # (M, B)
         rows = self._rows[places]
         outputs = self._stacked.outputs(parameters, self._data[0].inputs[rows], training=True)
         losses = loss_of(self._loss, outputs.flatten(0, 1), self._data[0].labels[rows.flatten()]).view(batch)
