@@ -73,13 +73,14 @@ def fitted(split: SplitSet, **changes: Any) -> RatioModel:
 def calibrated(model: RatioModel, test: pd.DataFrame) -> dict[str, tuple[Scores, Holdout]]:
     """Return the scores of held-out rows with the model's held-out rows: raw, and calibrated by each method.
 
-    The model was fitted once, on a part of the rows, so that what decides is evidence too; obil's own calibration
-    has the model's evidence.
+    The mean of the folds decides and each fold is evidence; obil's own calibration has the model's evidence.
     """
     held_out = model.holdout_
     fresh = paper_calibrations(model, model.scores(test))
     own = paper_calibrations(model, model.calibrator.invert(held_out.log_ratios))
-    evidence = {method: ratios[:, None, None] for method, ratios in fresh.items()}
+    of_folds = model.fold_scores(test)  # (n, F, K)
+    by_fold = paper_calibrations(model, of_folds.reshape(-1, of_folds.shape[2]))
+    evidence = {method: ratios.reshape(of_folds.shape)[:, :, None] for method, ratios in by_fold.items()}
     evidence[OWN_CALIBRATION] = model.score(test).evidence
     return {
         method: (Scores(ratios, evidence[method]), Holdout.of(own[method], held_out.labels, held_out.weights))

@@ -432,20 +432,46 @@ class TestNetworks:
             other = OBILClassifier(member=member, fusion=fusion, **(settings | {"random_state": 4})).fit(X, y)
             assert not np.array_equal(one.log_ratios(X), other.log_ratios(X))
 
+    def test_members_trained_together_as_on_a_gpu_make_the_same_kind_of_ensemble(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two folds, and once more on all rows, five networks at a time; ratios as near to the truth as in turn."""
+        from obil.networks import members, stacked_training
+
+        groups: list[int] = []
+        original = stacked_training.train_stacked
+
+        def counted(networks: Any, *args: Any, **settings: Any) -> Any:
+            groups.append(len(networks))
+            return original(networks, *args, **settings)
+
+        monkeypatch.setattr(members, "train_together", lambda kind, device: True)
+        monkeypatch.setattr(members, "train_stacked", counted)
+        stream, fresh = draw(3_000), draw(4_000, 0.5, seed=1)
+        model = OBILClassifier(member="mlp", cv=2, random_state=0).fit(stream.features, stream.labels)
+        assert groups == [5, 5, 5]
+        assert [member.plan.ratio for member in model.members_[:3]] == [1, 2, 5]
+        error = error_between(model, fresh)
+        assert abs(error.mean()) < 0.45
+        assert error.std() < 0.8
+
     def test_the_paper_is_a_named_configuration(self) -> None:
         from obil.estimators.recipes import recipe_of
 
         recipe = recipe_of("paper")
         (kind,) = recipe.kinds
-        assert (recipe.loss, recipe.fusion) == ("squared_error", "dropout")
+        assert (recipe.loss, recipe.fusion, recipe.cv) == ("squared_error", "dropout", 5)
         assert (kind.hidden, kind.dropout, kind.inputs, kind.skip) == ((128, 64, 32), 0.2, "standard", False)
         training = kind.training
         assert (training.epochs, training.learning_rate) == (100, 1e-3)
         assert training.patience > 0
+        assert training.refit
+        assert training.start_at_prior
         assert not training.cosine
-        stream = draw(1_500)
+        stream = draw(600)
         model = OBILClassifier(member="paper", random_state=0).fit(stream.features, stream.labels)
         assert model.fusion_temperature_ > 0.0
+        assert len(model.holdout_.labels) == 600  # every row is held out once, and calibrates
         assert all(isinstance(member.scorer, DenseScorer) for member in model.members_)
 
     def test_a_cost_weight_in_the_loss_is_divided_out_with_the_training_prior(self) -> None:

@@ -182,6 +182,38 @@ def test_early_stopping_restores_the_best(
     assert not network.training
 
 
+@pytest.mark.parametrize(("n_rows", "in_epoch"), [(30, 12), (96, 12), (400, 13)])
+def test_an_epoch_of_a_small_problem_has_several_passes(n_rows: int, in_epoch: int) -> None:
+    """Of 30 rows one batch, so 12 passes; of 96 three, so 4; 400 make 13 batches and one pass is enough."""
+    rng = np.random.default_rng(0)
+    data = as_rows(rng.normal(size=(n_rows, 1)), np.arange(n_rows) % 2)
+    taken: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training._MovingAverage, "update", lambda self: taken.append(1))
+        settings = plain(epochs=3, epoch_steps=12, batch_size=32, patience=0)
+        trained(data, "logistic", settings=settings)
+    assert len(taken) == 3 * in_epoch
+
+
+def test_a_refit_trains_afresh_on_every_row_for_the_epochs_found_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The held-out loss is lowest after the second epoch: two epochs of all 40 rows follow, from the same start."""
+    left = iter([5.0, 3.0, 4.0, 4.0])
+    monkeypatch.setattr(training, "_held_out_loss", lambda *_: next(left))
+    seen: list[tuple[int, float]] = []
+    original = TrainingRows.mean_loss
+
+    def recorded(self: TrainingRows, network: nn.Module, loss: Any, places: Tensor) -> Tensor:
+        seen.append((len(places), float(next(network.parameters()).detach().abs().sum())))
+        return original(self, network, loss, places)
+
+    monkeypatch.setattr(TrainingRows, "mean_loss", recorded)
+    data = as_rows(np.random.default_rng(0).normal(size=(40, 1)), np.arange(40) % 2)
+    settings = plain(epochs=9, patience=2, batch_size=64, validation_fraction=0.2, learning_rate=0.1, refit=True)
+    trained(data, "logistic", settings=settings)
+    assert [rows for rows, _ in seen] == [32] * 4 + [40] * 2
+    assert seen[4][1] == seen[0][1] != seen[3][1]
+
+
 def test_early_stopping_saves_a_network_from_learning_noise_by_heart() -> None:
     """60 rows of pure noise, a network that could learn them all: stopped early, it is far less sure of them."""
     rng = np.random.default_rng(0)
@@ -321,7 +353,7 @@ def test_repeats_of_a_row_are_never_on_both_sides() -> None:
     labels = np.repeat([0, 1], [50, 10])
     rows = np.concatenate([np.arange(50), rng.choice(np.arange(50, 60), 50)])
     data = as_rows(np.zeros((60, 1)), labels, rows)
-    learn, validate = training._split(data, 0.2, rng)
+    learn, validate = training.split_places(data, 0.2, rng)
     learned, judged = set(rows[learn.numpy()]), set(rows[validate.numpy()])
     assert not learned & judged
     assert learned | judged == set(rows)
@@ -331,7 +363,7 @@ def test_repeats_of_a_row_are_never_on_both_sides() -> None:
 
 def test_a_class_of_one_row_is_learned_from_and_nothing_is_held_out() -> None:
     data = as_rows(np.zeros((30, 1)), np.repeat([0, 1], [29, 1]))
-    learn, validate = training._split(data, 0.2, np.random.default_rng(0))
+    learn, validate = training.split_places(data, 0.2, np.random.default_rng(0))
     assert len(learn) == 30
     assert len(validate) == 0
     trained(data, "logistic", settings=plain(epochs=2))

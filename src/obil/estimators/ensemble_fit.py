@@ -92,16 +92,17 @@ def fit_members(
     sides = [(train, new) for (train, _), new in zip(splits, unseen, strict=True)]
     sides += [(everything, everything[:0])] if refit else []
     maps = [_feature_maps(rows.take(train), plans) for train, _ in sides]
+    together = _trained_together(plans, options)
     jobs = (
         delayed(_fit_and_score)(
-            rows.take(train), rows.X[new], plan, options, maps[side].get(_inputs(plan)), _seed(seed, side, number)
+            rows.take(train), rows.X[new], [plans[number] for number in numbers], options,
+            maps[side].get(_inputs(plans[numbers[0]])), [_seed(seed, side, number) for number in numbers],
         )
         for side, (train, new) in enumerate(sides)
-        for number, plan in enumerate(plans)
-    )
-    results = list(
-        _with_progress(Parallel(n_jobs=n_jobs, return_as="generator")(jobs), len(sides) * len(plans), progress)
-    )
+        for numbers in together
+    )  # fmt: skip
+    done = _with_progress(Parallel(n_jobs=n_jobs, return_as="generator")(jobs), len(sides) * len(together), progress)
+    results = [one for of_job in done for one in of_job]
     by_side = [results[side * len(plans) : (side + 1) * len(plans)] for side in range(len(sides))]
     members = [
         [
@@ -120,16 +121,35 @@ def fit_members(
     return members, MemberScores(held_out_rows, every[places], variances, every[second])
 
 
+def _trained_together(plans: Sequence[Plan], options: Options) -> list[list[int]]:
+    """Return the numbers of the plans that one job fits: networks of one kind on a GPU, else each plan alone."""
+    groups: list[list[int]] = []
+    for number, plan in enumerate(plans):
+        follows = bool(groups) and plans[groups[-1][0]].kind is plan.kind and not isinstance(plan.kind, EstimatorKind)
+        if follows and torch_part("members").train_together(plan.kind, options.device):
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return groups
+
+
 def _fit_and_score(
-    rows: LabelledRows, unseen: Any, plan: Plan, options: Options, features: FeatureMap | None, seed: int
-) -> tuple[Member, FloatArray, FloatArray | None]:
-    """Fit one member; return it with the scores of rows it has not seen and their variance."""
-    member = fit_member(rows, plan, options, features, seed)
-    scores, variance = np.empty((0, rows.n_classes)), np.empty(0) if options.n_passes else None
-    if len(unseen):
-        scores = member.scorer.scores(unseen)
-        variance = variance_of(member, unseen, n_passes=options.n_passes, seed=seed) if options.n_passes else None
-    return member, scores, variance
+    rows: LabelledRows,
+    unseen: Any,
+    plans: Sequence[Plan],
+    options: Options,
+    features: FeatureMap | None,
+    seeds: Sequence[int],
+) -> list[tuple[Member, FloatArray, FloatArray | None]]:
+    """Fit members; return each with the scores of rows it has not seen and their variance."""
+    results = []
+    for member, seed in zip(fit_some(rows, plans, options, features, seeds), seeds, strict=True):
+        scores, variance = np.empty((0, rows.n_classes)), np.empty(0) if options.n_passes else None
+        if len(unseen):
+            scores = member.scorer.scores(unseen)
+            variance = variance_of(member, unseen, n_passes=options.n_passes, seed=seed) if options.n_passes else None
+        results.append((member, scores, variance))
+    return results
 
 
 def variance_of(member: Member, X: Any, *, n_passes: int, seed: int) -> FloatArray:
@@ -142,11 +162,35 @@ def variance_of(member: Member, X: Any, *, n_passes: int, seed: int) -> FloatArr
     return variance
 
 
-def fit_member(rows: LabelledRows, plan: Plan, options: Options, features: FeatureMap | None, seed: int) -> Member:
-    """Fit one member on its associated problem."""
+def fit_some(
+    rows: LabelledRows, plans: Sequence[Plan], options: Options, features: FeatureMap | None, seeds: Sequence[int]
+) -> list[Member]:
+    """Fit members of one kind, each on its associated problem; networks on a GPU are trained together."""
+    kind = plans[0].kind
+    problems = [_problem(rows, plan, options, seed) for plan, seed in zip(plans, seeds, strict=True)]
+    if isinstance(kind, EstimatorKind):
+        return [
+            Member(plan, _fit_estimator(kind.estimator, rows, problem, seed))
+            for plan, problem, seed in zip(plans, problems, seeds, strict=True)
+        ]
+    members = torch_part("members")
+    shared = {
+        "features": features, "loss": options.loss, "n_classes": rows.n_classes, "device": options.device,
+    }  # fmt: skip
+    if members.train_together(kind, options.device):
+        networks = members.fit_networks_together(kind, rows.X, rows.labels, problems, seeds=seeds, **shared)
+    else:
+        networks = [
+            members.fit_network(kind, rows.X, rows.labels, problem, seed=seed, **shared)
+            for problem, seed in zip(problems, seeds, strict=True)
+        ]
+    return [Member(plan, network.scorer, network) for plan, network in zip(plans, networks, strict=True)]
+
+
+def _problem(rows: LabelledRows, plan: Plan, options: Options, seed: int) -> AssociatedProblem:
     weights = None if (rows.weights == 1.0).all() else rows.weights
     own_ratio = class_ratio(rows.labels, n_classes=rows.n_classes, sample_weight=weights)
-    problem = associated_problem(
+    return associated_problem(
         rows.labels,
         ratio=own_ratio if plan.ratio is None else plan.ratio,
         n_classes=rows.n_classes,
@@ -154,21 +198,6 @@ def fit_member(rows: LabelledRows, plan: Plan, options: Options, features: Featu
         random_state=seed,
         sample_weight=weights,
     )
-    if isinstance(plan.kind, EstimatorKind):
-        return Member(plan, _fit_estimator(plan.kind.estimator, rows, problem, seed))
-    fit_network = torch_part("members").fit_network
-    network = fit_network(
-        plan.kind,
-        rows.X,
-        rows.labels,
-        problem,
-        features=features,
-        loss=options.loss,
-        n_classes=rows.n_classes,
-        device=options.device,
-        seed=seed,
-    )
-    return Member(plan, network.scorer, network)
 
 
 def torch_part(name: str) -> Any:

@@ -52,7 +52,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         "cross_entropy", "squared_error", "exponential", ... or a loss of `obil.networks.losses`; None means the
         member's own.
     member
-        "tabular" (networks on ranks beside trees), "mlp" (the networks alone), "paper" (as printed: squared error,
+        "tabular" (networks on ranks beside trees), "mlp" (the networks alone), "paper" (Algorithm 1: squared error,
         standardised inputs), "trees"; or a scikit-learn classifier, a torch module, or a list of these.
     fusion
         "stacked" (weights that predict unseen rows best), "dropout" (the paper's: by the variance over dropout
@@ -71,7 +71,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     categorical_features
         Columns of an array that hold codes; categorical columns of a DataFrame are found.
     device
-        "cpu", "cuda", or "auto".
+        "cpu", "cuda", or "auto": a GPU where there is one. There, networks of one kind are trained together.
     random_state
         Seed of everything: same seed, same model, whatever `n_jobs` is.
     n_jobs
@@ -114,7 +114,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         calibration: str = "affine",
         views: bool = True,
         categorical_features: Sequence[int] | None = None,
-        device: str = "cpu",
+        device: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,

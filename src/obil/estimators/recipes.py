@@ -100,6 +100,6 @@ TREES = (BOOSTER, BOOSTER, BOOSTER, BOOSTER, FOREST)
 RECIPES = {
     "tabular": Recipe((NETWORK,), (LINE, *TREES), fusion="stacked", cv=5, rebalances=False),
     "mlp": Recipe((NETWORK,), fusion="dropout"),
-    "paper": Recipe((PAPER,), loss="squared_error", fusion="dropout"),
+    "paper": Recipe((PAPER,), loss="squared_error", fusion="dropout", cv=5),
     "trees": Recipe((), TREES, fusion="stacked", cv=5),
 }

@@ -317,7 +317,7 @@ def _edge_value(generator: Generator, edge: float) -> float:
 
 
 def _divergence_from_target(generator: Generator, edges: tuple[float, float], o: Tensor, t: Tensor) -> Tensor:
-    of_target = torch.where(t > 0, o.new_tensor(edges[1]), o.new_tensor(edges[0]))
+    of_target = torch.where(t > 0, o.new_full((), edges[1]), o.new_full((), edges[0]))
     return of_target - generator(o) - _slope(generator, o) * (t - o)
 
 
@@ -325,7 +325,7 @@ def _divergence_of_logit(
     of_output: Callable[[Tensor, Tensor], Tensor], tails: list[list[float]], z: Tensor, t: Tensor
 ) -> Tensor:
     logits = z.double()
-    (below_negative, above_negative), (below, above) = logits.new_tensor(tails)
+    (below_negative, above_negative), (below, above) = ([logits.new_full((), tail) for tail in of_t] for of_t in tails)
     line = torch.where(t > 0, above, above_negative) * relu(logits - LARGEST_LOGIT)
     line = line - torch.where(t > 0, below, below_negative) * relu(-logits - LARGEST_LOGIT)
     outputs = torch.tanh(logits.clamp(-LARGEST_LOGIT, LARGEST_LOGIT))

@@ -1,11 +1,12 @@
-"""Fit one network on one associated problem: arrays or an ONNX graph serve it."""
+"""Fit networks on associated problems, one by one or together: arrays or an ONNX graph serve them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import logit
 from torch import Tensor, nn
 
 from obil.arrays import FloatArray, IntArray
@@ -15,6 +16,7 @@ from obil.networks.mc_dropout import dropout_variance, has_dropout
 from obil.networks.mlp import MLP
 from obil.networks.onnx_export import export_onnx
 from obil.networks.settings import ModuleKind, NetworkKind
+from obil.networks.stacked_training import train_stacked
 from obil.networks.training import Loss, TrainingRows, reproducible, train
 from obil.resampling.associated import AssociatedProblem
 from obil.serving.features import FeatureMap
@@ -68,30 +70,98 @@ def fit_network(
     rng = np.random.default_rng(seed)
     with reproducible(seed):
         inputs = inputs_of(X, features)
-        if isinstance(kind, NetworkKind):
-            n_outputs = 1 if n_classes == 2 and isinstance(loss, BinaryLoss) else n_classes
-            network: nn.Module = MLP(
-                inputs.shape[1], n_outputs, hidden=kind.hidden, dropout=kind.dropout, skip=kind.skip
-            )
-        else:
-            network = kind.build()
-        width = _output_width(network, inputs[problem.rows[:2]])
-        if width == n_classes == 2 and isinstance(loss, BinaryLoss) and loss.name == "cross_entropy":
-            loss = as_loss("categorical_cross_entropy", n_classes)  # the same loss for a network with two outputs
-        head = head_of(loss, width, n_classes)
+        network, loss = _untrained(kind, inputs, problem, loss, n_classes)
         data = TrainingRows.of(inputs, labels, problem.rows, problem.weights, device)
         n_epochs = train(network.to(device), data, loss=loss, settings=kind.training, rng=rng, after_epoch=after_epoch)
-        network = network.cpu().eval()
-        scale = loss.log_odds_slope / 2.0 if isinstance(loss, BinaryLoss) else 1.0
-        training_prior = (
-            problem.training_prior_at(loss.negative_weight) if isinstance(loss, BinaryLoss) else problem.training_prior
-        )
-        if features is not None and isinstance(network, MLP):
-            scorer: DenseScorer | OnnxScorer = DenseScorer(features, network.frozen(scale=scale), head, training_prior)
-        else:
-            scaled = _Scaled(network, scale) if scale != 1.0 else network
-            scorer = OnnxScorer(export_onnx(scaled, inputs[problem.rows[:2]]), head, training_prior)
+        return _served(network, inputs, problem, features, loss, n_classes, n_epochs)
+
+
+def fit_networks_together(
+    kind: NetworkKind,
+    X: Any,
+    labels: IntArray,
+    problems: Sequence[AssociatedProblem],
+    *,
+    features: FeatureMap | None,
+    loss: Loss,
+    n_classes: int,
+    device: str,
+    seeds: Sequence[int],
+) -> list[FittedNetwork]:
+    """Train a network on each of the problems, all of them in the same steps: what a GPU is fast at."""
+    inputs, networks = inputs_of(X, features), []
+    for problem, seed in zip(problems, seeds, strict=True):
+        with reproducible(seed):
+            network, chosen = _untrained(kind, inputs, problem, loss, n_classes)
+            networks.append(network)
+    with reproducible(seeds[0]):
+        on_device = inputs.to(device)
+        data = [TrainingRows.of(on_device, labels, one.rows, one.weights, device) for one in problems]
+        rng = np.random.default_rng(seeds[0])
+        epochs = train_stacked(networks, data, loss=chosen, settings=kind.training, rng=rng)
+    return [
+        _served(network, inputs, problem, features, chosen, n_classes, n_epochs)
+        for network, problem, n_epochs in zip(networks, problems, epochs, strict=True)
+    ]
+
+
+def train_together(kind: NetworkKind | ModuleKind, device: str) -> bool:
+    """Return whether networks of this kind are trained in the same steps: on a GPU, where a step's size is free.
+
+    >>> train_together(NetworkKind(), "cuda"), train_together(NetworkKind(), "cpu")
+    (True, False)
+    """
+    return isinstance(kind, NetworkKind) and device.startswith("cuda") and not kind.training.averaging
+
+
+def _untrained(
+    kind: NetworkKind | ModuleKind, inputs: Tensor, problem: AssociatedProblem, loss: Loss, n_classes: int
+) -> tuple[nn.Module, Loss]:
+    """Return a new network, and the loss in the form that its outputs take."""
+    if isinstance(kind, NetworkKind):
+        n_outputs = 1 if n_classes == 2 and isinstance(loss, BinaryLoss) else n_classes
+        network: nn.Module = MLP(inputs.shape[1], n_outputs, hidden=kind.hidden, dropout=kind.dropout, skip=kind.skip)
+    else:
+        network = kind.build()
+    width = _output_width(network, inputs[problem.rows[:2]])
+    if width == n_classes == 2 and isinstance(loss, BinaryLoss) and loss.name == "cross_entropy":
+        loss = as_loss("categorical_cross_entropy", n_classes)  # the same loss for a network with two outputs
+    head_of(loss, width, n_classes)
+    if isinstance(network, MLP) and kind.training.start_at_prior:
+        network.start_at(starting_outputs(loss, problem))
+    return network, loss
+
+
+def _served(
+    network: nn.Module,
+    inputs: Tensor,
+    problem: AssociatedProblem,
+    features: FeatureMap | None,
+    loss: Loss,
+    n_classes: int,
+    n_epochs: int,
+) -> FittedNetwork:
+    """Return a trained network with what serves it."""
+    network = network.cpu().eval()
+    example = inputs[problem.rows[:2]]
+    head = head_of(loss, _output_width(network, example), n_classes)
+    scale, training_prior = 1.0, problem.training_prior
+    if isinstance(loss, BinaryLoss):
+        scale, training_prior = loss.log_odds_slope / 2.0, problem.training_prior_at(loss.negative_weight)
+    if features is not None and isinstance(network, MLP):
+        scorer: DenseScorer | OnnxScorer = DenseScorer(features, network.frozen(scale=scale), head, training_prior)
+    else:
+        scaled = _Scaled(network, scale) if scale != 1.0 else network
+        scorer = OnnxScorer(export_onnx(scaled, example), head, training_prior)
     return FittedNetwork(scorer, network, n_epochs, scale)
+
+
+def starting_outputs(loss: Loss, problem: AssociatedProblem) -> FloatArray:
+    """Return the outputs (n_outputs,) that stand for the problem's class prior, whatever the row."""
+    if isinstance(loss, CategoricalLoss):
+        return np.asarray(np.log(problem.training_prior))
+    log_odds: FloatArray = logit(problem.training_prior_at(loss.negative_weight)) / loss.log_odds_slope
+    return log_odds[1:] if len(log_odds) == 2 else log_odds
 
 
 def as_loss(loss: Any, n_classes: int) -> Loss:

@@ -54,6 +54,14 @@ class MLP(nn.Module):
         outputs: Tensor = self.layers(inputs)
         return outputs if self.skip is None else outputs + self.skip(inputs)
 
+    def start_at(self, outputs: FloatArray) -> None:
+        """Make the network give these outputs, (n_outputs,), whatever the row; training begins there."""
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)  # by construction
+        with torch.no_grad():
+            last.weight.zero_()
+            last.bias.copy_(torch.from_numpy(outputs))
+
     def frozen(self, *, scale: float = 1.0) -> DenseNetwork:
         """Return the network that serves; `scale` multiplies its outputs.
 
@@ -84,11 +92,7 @@ def fit_gating_network(inputs: Float32Array, weights: FloatArray) -> DenseNetwor
     """
     data, targets = torch.from_numpy(inputs), torch.from_numpy(weights).float()
     network = MLP(inputs.shape[1], weights.shape[1], hidden=(GATING_HIDDEN,), dropout=0.0)
-    with torch.no_grad():  # start at the mean weights, whatever the row
-        last = network.layers[-1]
-        assert isinstance(last, nn.Linear)  # by construction
-        last.weight.zero_()
-        last.bias.copy_(targets.mean(dim=0).clamp_min(1e-6).log())
+    network.start_at(np.log(weights.mean(axis=0).clip(1e-6)))
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
     for _ in range(GATING_EPOCHS):
         for batch in torch.randperm(len(data)).split(GATING_BATCH):

@@ -1,7 +1,8 @@
 """Settings of networks and of their training; importing them needs no torch."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from obil.errors import InvalidInputError
@@ -16,6 +17,7 @@ class Training:
     """
 
     epochs: int = 40
+    epoch_steps: int = 1  # an epoch is a pass over the rows, and of a small problem so many passes that it has these
     least_steps: int = 300  # a small problem is trained for more epochs, until it has taken so many steps,
     most_epochs: int = 100  # but for no more epochs than this
     most_steps: int = 6_000  # and a large one for fewer, so that it takes no more steps than these
@@ -27,23 +29,49 @@ class Training:
     weight_decay: float = 0.01  # decoupled, on weights and not on biases
     patience: int = 0  # epochs without improvement before it stops; 0 trains to the end
     validation_fraction: float = 0.15  # of the problem's rows, for early stopping
+    refit: bool = False  # whether it is then trained afresh, on all rows of the problem, for the epochs found best
+    start_at_prior: bool = False  # whether outputs start at the problem's log odds, and not around 0
     averaging: float = 0.0  # decay of the moving average of the weights, per step; 0 keeps the weights themselves
 
     def __post_init__(self) -> None:
-        counts = (self.least_steps, self.warmup, self.patience)
-        if not 1 <= self.epochs <= self.most_epochs or min(self.batch_size, self.most_steps) < 1 or min(counts) < 0:
+        counts, sizes = (self.least_steps, self.warmup, self.patience), (self.batch_size, self.epoch_steps)
+        if not 1 <= self.epochs <= self.most_epochs or min(*sizes, self.most_steps) < 1 or min(counts) < 0:
             raise InvalidInputError(
-                f"epochs must be 1 to most_epochs, batch_size and most_steps 1 or more, no count negative, got {self!r}"
+                "epochs must be 1 to most_epochs, batch_size, epoch_steps and most_steps 1 or more, no count negative, "
+                f"got {self!r}"
             )
         if not (0.0 < self.validation_fraction < 1.0 and 0.0 <= self.averaging < 1.0 and self.learning_rate > 0.0):
             raise InvalidInputError(
                 f"validation_fraction and averaging must be below 1, learning_rate above 0, got {self!r}"
             )
 
+    def schedule(self, n_rows: int) -> tuple[int, int, int]:
+        """Return the steps of a pass over so many rows, the passes of an epoch, and the most epochs.
 
+        >>> Training(epochs=10, epoch_steps=20, batch_size=50, least_steps=0).schedule(350)
+        (7, 3, 10)
+        """
+        steps = -(-n_rows // self.batch_size)
+        passes = -(-self.epoch_steps // steps)
+        in_epoch = steps * passes
+        epochs = max(self.epochs, min(self.most_epochs, -(-self.least_steps // in_epoch)))
+        return steps, passes, min(epochs, -(-self.most_steps // in_epoch))
+
+    def relative_rate(self, step: int, *, n_steps: int) -> float:
+        """Return the learning rate of a step over the highest: up in a line, then down along a cosine."""
+        rising = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return rising * (0.5 + 0.5 * math.cos(math.pi * step / n_steps) if self.cosine else 1.0)
+
+    def for_epochs(self, epochs: int) -> "Training":
+        """Return the same with exactly so many epochs."""
+        return replace(self, epochs=epochs, least_steps=0, patience=0)
+
+
+# The paper states Adam at 1e-3 and 100 epochs with early stopping. The rest is our reading: `python -m experiments
+# decomposition` measures what each choice is worth.
 PAPER_TRAINING = Training(
-    epochs=100, least_steps=0, most_steps=10**9, batch_size=128, learning_rate=1e-3, warmup=0, cosine=False,
-    momentum=(0.9, 0.999), weight_decay=0.0, patience=10,
+    epochs=100, epoch_steps=50, least_steps=0, most_steps=10**9, batch_size=128, learning_rate=1e-3, warmup=0,
+    cosine=False, momentum=(0.9, 0.999), weight_decay=0.0, patience=10, refit=True, start_at_prior=True,
 )  # fmt: skip
 
 

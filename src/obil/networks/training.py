@@ -1,6 +1,5 @@
 """Train a network on an associated problem: minibatches, early stopping, averaged weights, reproducible."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,23 +54,46 @@ def train(
 
     Dropout draws from torch's own generator: see `reproducible`.
     """
-    learn, validate = _split(data, settings.validation_fraction if settings.patience else 0.0, rng)
+    learn, validate = split_places(data, settings.validation_fraction if settings.patience else 0.0, rng)
+    start = _copied(network) if settings.refit and len(validate) else None
+    best, epoch = _train(network, data, learn, validate, loss, settings, rng, after_epoch)
+    if start is not None:  # every row of the problem trains: few can be spared to say when to stop
+        _restore(network, start)
+        everything = torch.cat([learn, validate])
+        _train(network, data, everything, validate[:0], loss, settings.for_epochs(best), rng, after_epoch)
+    network.eval()
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+        raise EstimationError("training diverged: the weights are not finite; lower the learning rate")
+    return epoch
+
+
+def _train(
+    network: nn.Module,
+    data: TrainingRows,
+    learn: Tensor,
+    validate: Tensor,
+    loss: Loss,
+    settings: Training,
+    rng: np.random.Generator,
+    after_epoch: Callable[[int], None] | None,
+) -> tuple[int, int]:
+    """Train on these places of the problem; return the epoch whose weights are kept, and the last."""
     optimizer = _optimizer(network, settings)
     average = _MovingAverage(network, settings.averaging)
-    steps = -(-len(learn) // settings.batch_size)
-    epochs = max(settings.epochs, min(settings.most_epochs, -(-settings.least_steps // steps)))
-    epochs = min(epochs, -(-settings.most_steps // steps))
-    rates = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(_rate, settings=settings, n_steps=steps * epochs))
-    best, best_state, since, epoch = np.inf, None, 0, 0
+    steps, passes, epochs = settings.schedule(len(learn))
+    n_steps = steps * passes * epochs
+    rates = torch.optim.lr_scheduler.LambdaLR(optimizer, partial(settings.relative_rate, n_steps=n_steps))
+    best, best_state, best_epoch, epoch = np.inf, None, 0, 0
     for epoch in range(1, epochs + 1):
         network.train()
-        shuffled = learn[torch.from_numpy(rng.permutation(len(learn)))]
-        for places in shuffled.tensor_split(steps):
-            optimizer.zero_grad(set_to_none=True)
-            data.mean_loss(network, loss, places).backward()
-            optimizer.step()
-            rates.step()
-            average.update()
+        for _ in range(passes):
+            shuffled = learn[torch.from_numpy(rng.permutation(len(learn)))]
+            for places in shuffled.tensor_split(steps):
+                optimizer.zero_grad(set_to_none=True)
+                data.mean_loss(network, loss, places).backward()
+                optimizer.step()
+                rates.step()
+                average.update()
         if after_epoch is not None:
             after_epoch(epoch)
         if not len(validate):
@@ -79,16 +101,11 @@ def train(
         with average.applied():
             held_out = _held_out_loss(network, data, loss, validate)
             if held_out < best:
-                best, since, best_state = held_out, 0, _copied(network)
-            else:
-                since += 1
-        if since >= settings.patience:
+                best, best_epoch, best_state = held_out, epoch, _copied(network)
+        if epoch - best_epoch >= settings.patience:
             break
     _restore(network, average.state() if best_state is None else best_state)
-    network.eval()
-    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
-        raise EstimationError("training diverged: the weights are not finite; lower the learning rate")
-    return epoch
+    return best_epoch or epoch, epoch
 
 
 def loss_of(loss: Loss, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -128,12 +145,6 @@ def _optimizer(network: nn.Module, settings: Training) -> torch.optim.Optimizer:
     )
 
 
-def _rate(step: int, *, settings: Training, n_steps: int) -> float:
-    """Return the learning rate of a step over the highest: up in a line, then down along a cosine."""
-    rising = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
-    return rising * (0.5 + 0.5 * math.cos(math.pi * step / n_steps) if settings.cosine else 1.0)
-
-
 class _MovingAverage:
     """The exponential moving average of a network's weights; with a decay of 0, the weights themselves."""
 
@@ -167,7 +178,7 @@ class _MovingAverage:
             _restore(self._network, own)
 
 
-def _split(data: TrainingRows, fraction: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def split_places(data: TrainingRows, fraction: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Return places in the problem to learn from and to validate on, each class in both; repeats stay together."""
     rows, labels = data.rows.cpu().numpy(), data.labels.cpu().numpy()
     everything = torch.arange(len(rows), device=data.rows.device)
