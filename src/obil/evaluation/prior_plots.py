@@ -30,8 +30,8 @@ def draw_tracking(truth: FloatArray, estimates: Mapping[str, FloatArray], path: 
     axes.plot(rows, truth[rows], color="black", linewidth=2.0, label="truth (oracle)")
     *_, last = estimates
     for colour, (name, estimate) in zip(TRACKED, estimates.items(), strict=False):
-        drawn = {"color": COLOURS[1], "linewidth": 2.2} if name == last else {"color": colour, "linewidth": 0.8}
-        axes.plot(rows, estimate[rows], label=name, **drawn)
+        own, width = (COLOURS[1], 2.2) if name == last else (colour, 0.8)
+        axes.plot(rows, estimate[rows], color=own, linewidth=width, label=name)
     axes.set(xlabel="row", ylabel="positive prior", xlim=(0, len(truth)), ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(frameon=False, loc="outside upper center", ncols=1 + len(estimates))
