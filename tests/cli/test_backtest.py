@@ -56,7 +56,7 @@ def test_a_person_gets_a_table_a_verdict_and_a_plot(table: Path) -> None:
     said = " ".join(result.stdout.split())
     assert "(2) mean distance from the local prior, counted in the" in said
     assert "and itself accurate to 0.0" in said
-    assert "Verdict: Adapting would have cost" in result.stdout
+    assert "Verdict: Adapting fast would have cost" in result.stdout
     assert "% less than not adapting" in result.stdout
     assert "Plot: b.png" in result.stdout
     assert (table.parent / "b.png").read_bytes().startswith(b"\x89PNG")

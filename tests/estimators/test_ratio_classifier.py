@@ -475,3 +475,17 @@ def test_a_model_says_what_serves_it() -> None:
         assert part in text
     wrapped = RatioClassifier(GaussianNB(), cv=2).fit(stream.features, stream.labels).model_
     assert "GaussianNB, wrapped: its own library serves it, because GaussianNB has no frozen form" in wrapped.describe()
+
+
+def test_held_out_rows_are_in_the_order_of_time_whatever_that_of_the_table() -> None:
+    drawn = GaussianClasses.spread(2.0, n_features=4).draw(np.repeat([0.1, 0.5], 500), random_state=0)
+    order = np.random.default_rng(0).permutation(1_000)
+    sorted_rows, shuffled = (
+        RatioClassifier(LogisticRegression(), random_state=0)
+        .fit(drawn.features[rows], drawn.labels[rows], time=np.arange(1_000)[rows])
+        .model_
+        for rows in (np.arange(1_000), order)
+    )
+    np.testing.assert_array_equal(sorted_rows.holdout_.labels, shuffled.holdout_.labels)
+    np.testing.assert_allclose(sorted_rows.holdout_.log_ratios, shuffled.holdout_.log_ratios, atol=1e-6)
+    assert sorted_rows.holdout_.labels[:400].mean() < 0.2 < sorted_rows.holdout_.labels[-400:].mean()

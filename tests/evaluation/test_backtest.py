@@ -104,7 +104,7 @@ def test_a_quiet_past_leaves_the_default() -> None:
 def test_a_prior_that_turns_fast_is_followed_fast() -> None:
     result = found("square")
     assert result.recommendation.lead == "fast"
-    assert "fast memories did better than the default" in result.recommendation.sentence
+    assert "fast memories should lead from the first row on" in result.recommendation.sentence
 
 
 def test_start_weights_are_of_the_experts_and_leave_none_out() -> None:

@@ -13,6 +13,8 @@ from scipy.special import log_softmax
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
+from obil.estimators.ratio_classifier import RatioClassifier
+from obil.serving.ratio_model import as_ratio_model
 from obil.trackers import BayesBank, SafeTracker
 from obil.trackers.restore import restore_tracker
 from tests.thorough import repeats
@@ -702,3 +704,15 @@ def test_summarises_what_labels_have_shown_and_nothing_before_the_first() -> Non
     assert summary.slope_sd < 0.3  # the standard deviation it started with
     assert summary.unlabelled_prior.tolist() == state["slow.prior"]
     assert (tracker.lead, tracker.start_prior.tolist()) == ("auto", [0.8, 0.2])
+
+
+@pytest.mark.parametrize(("lead", "moves"), [("auto", False), ("training", False), ("fast", True)])
+def test_without_views_only_a_fast_lead_or_labels_move_the_prior_of_a_model(lead: str, moves: bool) -> None:
+    drawn = GaussianClasses.pair(2.0).draw(np.full(1_000, 0.1), random_state=0)
+    model = as_ratio_model(RatioClassifier.from_scores(drawn.log_ratios[:, 1], drawn.labels, kind="margin"))
+    tracker = SafeTracker.for_model(model, lead=lead).start(model.prior_)
+    assert tracker.can_move == moves
+    tracker.update_many(np.tile([0.0, 9.0], (2_000, 1)))
+    assert (tracker.prior[1] > 0.5) == moves
+    tracker.feedback([0.0, 9.0], 1)
+    assert tracker.can_move

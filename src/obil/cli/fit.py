@@ -192,7 +192,9 @@ def _report(summary: dict[str, Any], *, as_json: bool) -> None:
     tables.show_table(f"Model written to {summary['model']}", ("", ""), rows)
     typer.echo(f"Before labels, what decides: {summary['tracker']}.")
     if speed is not None:
-        typer.echo(f"Rows until a jump of the prior is followed to within 20 %: {speed.describe()}.")
+        typer.echo(
+            f"Rows until a jump of the prior, after 3,000 quiet rows, is followed to within 20 %: {speed.describe()}."
+        )
     if changes is not None:
         typer.echo(f"From the earlier half of the rows to the later one: {changes.sentence}")
     if "backtest" in summary:

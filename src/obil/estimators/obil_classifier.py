@@ -331,8 +331,9 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         )
         names = None if encoder is None else encoder.names
         model = replace(model, view_members=views, encoder=encoder, feature_names=names)
-        # rows were sorted by what they hold; the order of a stream is that in which they were given
-        self.model_ = model.with_rows_in(np.argsort(rows.origin[member_scores.rows], kind="stable"))
+        # rows were sorted by what they hold; the order of a stream is that of time, or that in which they were given
+        given = rows.origin[member_scores.rows]
+        self.model_ = model.with_rows_in(np.lexsort((given,) if times is None else (given, times)))
 
     def _check_rows(self, X: Any) -> Any:
         X = as_dataframe(X)

@@ -149,6 +149,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         names = getattr(self, "feature_names_in_", None)
         feature_names = None if names is None else tuple(str(name) for name in names)
         self.model_ = replace(model, view_members=frozen.views, encoder=frozen.encoder, feature_names=feature_names)
+        if time is not None:  # a tracker's past errors are read in the order of held-out rows
+            self.model_ = self.model_.with_rows_in(np.argsort(np.asarray(time)[rows], kind="stable"))
         warn_of_dependence(self.model_)
         return self
 

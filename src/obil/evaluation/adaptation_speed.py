@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import median_filter
 
 from obil.arrays import FloatArray
 from obil.serving.ratio_model import RatioModel
@@ -13,12 +14,17 @@ ODDS = 4.0  # by which the odds of the rarest class fall or rise
 QUIET_ROWS = 3_000  # at the training prior, before the jump
 MOST_ROWS = 20_000  # after it
 WITHIN = 0.2  # of the new prior
+STAYS = 500  # rows of which the median has to be within that
 N_STREAMS = 5  # whose median is reported
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptationSpeed:
-    """Rows after a jump of the prior until the tracked one is within 20 % of it; None where 20,000 are not enough."""
+    """Rows after a jump of the prior until the tracked one stays near it; None where 20,000 are not enough.
+
+    Near means that the median of the next 500 estimates is within 20 % of the new prior. Before the jump come 3,000
+    rows at the training prior, after which fast memories may be admitted: earlier in a stream it takes longer.
+    """
 
     falls: int | None  # the odds of the rarest class become a quarter of what they were
     rises: int | None  # four times what they were
@@ -68,5 +74,8 @@ def _median_rows(model: RatioModel, odds: float, rng: np.random.Generator) -> in
 
 
 def _rows_until(priors: FloatArray, wanted: float) -> int:
-    near = np.flatnonzero(np.abs(priors / wanted - 1.0) <= WITHIN)
+    medians = median_filter(priors, size=STAYS, origin=-STAYS // 2)[
+        : len(priors) - STAYS
+    ]  # of each row and those after it
+    near = np.flatnonzero(np.abs(medians / wanted - 1.0) <= WITHIN)
     return int(near[0]) if near.size else MOST_ROWS

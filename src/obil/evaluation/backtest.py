@@ -209,7 +209,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
     labelled_path = partial(_with_labels, log_ratios, evidence, labels, rate=plan.label_rate)
     labelled = [labelled_path(new_tracker(), rows, delay=plan.label_delay) for rows in asked]
     priors[LABELLED], came = labelled[0].prevalence, labelled[0].expert_weights
-    # a delayed label weighs little, and the weights would hardly move: labels without delay show their worth
+    # start weights are for the experts' worth, which labels without delay show best
     earned = [labelled_path(new_tracker(), rows, delay=0).expert_weights for rows in asked[:N_DRAWS]]
     priors[ORACLE] = truth
 

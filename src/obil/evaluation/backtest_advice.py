@@ -151,8 +151,9 @@ def why(lead: str, methods: Mapping[str, Replayed], *, label_rate: float, label_
         text = f"Adapting without labels would have done harm: it would have {figures}. "
         text += "A tracker should start from the training prior and wait for labels"
     elif lead == "fast":
-        text = f"Adapting would have {figures}, and fast memories did better than the default: they should lead from "
-        text += "the first row on"
+        text = f"Adapting fast would have {figures}, and did better than the default, which would have "
+        text += f"{_figures(methods[SAFE])}: fast memories should lead from the first row on (`obil fit --time ... "
+        text += "--backtest` keeps that in the model)"
     elif shown.excess.sign < 0:
         text = f"Adapting would have {figures}: the safe tracker should start as it does by default"
     elif shown.excess.sign > 0:

@@ -16,6 +16,7 @@ from obil.serving.ratio_model import RatioModel
 
 Regime = Literal["nothing", "label shift", "calibration drift", "concept drift"]
 LEAST_GAIN = 0.01  # of the log loss that is worth speaking of
+LARGEST_LOG_RATIO = 50.0  # beyond it a row is certain, and a map fitted to it need not converge
 LEAST_OF_CLASS = 20  # held-out rows in each half
 FREE_SLOPE_SD = 10.0  # hindsight has labels enough to let the slope be what it is
 EXPECT = {
@@ -31,7 +32,8 @@ class StreamChanges:
     """What changed, by how much of the log loss knowing it would have saved in hindsight.
 
     `regime` is "nothing", "label shift" (knowing the local prior saves more), "calibration drift" (recalibrating the
-    log ratio saves more) or "concept drift" (the AUC has fallen beyond its error).
+    log ratio saves more) or "concept drift" (likewise, and the AUC has fallen beyond its error). With more than two
+    classes each AUC is that of the two which are separated least then.
     """
 
     regime: Regime
@@ -46,7 +48,7 @@ class StreamChanges:
         return (
             f"{EXPECT[self.regime].capitalize()} (in hindsight, knowing the local prior saves {self.prior_gain:.1%} of "
             f"the log loss, recalibrating the log ratios then {self.recalibration_gain:.1%}; AUC {self.auc_before:.3f} "
-            f"before, {self.auc_after:.3f} after)."
+            f"on held-out rows before, {self.auc_after:.3f} after)."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -66,13 +68,15 @@ def changes_since(
     >>> changes_since(before, ratios[2_000:], later, prior=before.prior, local=half).regime
     'label shift'
     """
+    log_ratios = np.clip(log_ratios, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     recalibrated = fit_linear(log_ratios, labels, np.ones(len(labels)), slope_sd=FREE_SLOPE_SD).apply(log_ratios)
     told = ((log_ratios, prior), (log_ratios, local), (recalibrated, local))
     static, at_local, best = (log_losses(ratios, at, labels) for ratios, at in told)
     prior_gain, recalibration_gain = _gain(static, at_local), _gain(at_local, best)
     before, after = worst_separation(holdout), worst_separation(Holdout.of(log_ratios, labels))
     regime: Regime = "label shift" if prior_gain >= recalibration_gain else "calibration drift"
-    if before.interval[0] > after.interval[1]:
+    worse = before.interval[0] > after.interval[1]
+    if worse and prior_gain <= recalibration_gain:
         regime = "concept drift"
     elif max(prior_gain, recalibration_gain) < LEAST_GAIN:
         regime = "nothing"
@@ -83,13 +87,13 @@ def changes_in_held_out(model: RatioModel) -> StreamChanges | None:
     """Compare the later half of held-out rows in the order of time with the earlier half; None where they are few."""
     held_out, half, n_classes = model.holdout_, len(model.holdout_.labels) // 2, model.n_classes
     halves = [
-        (held_out.log_ratios[part], held_out.labels[part], held_out.weights[part])
+        (np.clip(held_out.log_ratios[part], -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO), held_out.labels[part])
         for part in (slice(0, half), slice(half, None))
     ]
-    if min(np.bincount(labels, minlength=n_classes).min() for _, labels, _ in halves) < LEAST_OF_CLASS:
+    if min(np.bincount(labels, minlength=n_classes).min() for _, labels in halves) < LEAST_OF_CLASS:
         return None
-    earlier, (log_ratios, labels, _) = Holdout.of(*halves[0]), halves[1]
-    own_map = fit_linear(*halves[0], slope_sd=FREE_SLOPE_SD)
+    earlier, (log_ratios, labels) = Holdout.of(*halves[0]), halves[1]  # rows as they came, whatever their weights
+    own_map = fit_linear(*halves[0], np.ones(half), slope_sd=FREE_SLOPE_SD)
     local = local_priors(labels, n_classes=n_classes, window=best_window(labels, n_classes=n_classes))
     return changes_since(earlier, own_map.apply(log_ratios), labels, prior=earlier.prior, local=local)
 

@@ -58,10 +58,10 @@ class SafeTracker(CompiledTracker):
     tracker moves no further than the *views* of the model, scores from models on feature subsets, agree beyond their
     noise; and not at all where a small drift of the ratio, or an error such as it made on the held-out rows in their
     order, would explain the move. Fast memories are admitted where they made next to no such error, after six blocks
-    of 500 rows in which the views agree. Without views nothing supports a move, and the prior stays where it started
-    until labels come. As soon as they do (`feedback`), the posteriors of nine experts (training prior, guarded prior,
-    fast bank, three label counts, three recalibrations) are mixed by their log loss, and the more the labels have
-    shown, the larger is their weight (`label_weight`).
+    of 500 rows in which the views agree. With a model that has no views nothing supports a move, and the prior stays
+    where it started until labels come. As soon as they do (`feedback`), the posteriors of nine experts (training prior,
+    guarded prior, fast bank, three label counts, three recalibrations) are mixed by their log loss, and the more the
+    labels have shown, the larger is their weight (`label_weight`).
 
     Guarantee
     ---------
@@ -84,7 +84,7 @@ class SafeTracker(CompiledTracker):
         rows allow; "fast", the guarded fast bank from the first row on, whatever its errors were; "training", the
         start prior. `obil.backtest` recommends one.
     start_weights
-        Weights of the experts when the first label comes; if None, .95 for those that decide without labels.
+        Weights of the experts when the first label comes; if None, .95 for training prior and guarded prior together.
 
     >>> tracker = SafeTracker(0.5)
     >>> _ = tracker.update_many([[0.0, -9.0]] * 1_000)  # rows that all look negative
@@ -179,9 +179,15 @@ class SafeTracker(CompiledTracker):
 
     @property
     def can_move(self) -> bool:
-        """Whether anything can move the prior: labels that have come, or views that could support a move."""
+        """Whether anything can move the prior: labels that have come, views that support a move, or a fast lead."""
         self._started()
-        return self.n_labels > 0 or bool(self._view_reference.error.min() < NOT_KNOWN)
+        supported = self.lead == "auto" and bool(self._view_reference.error.min() < NOT_KNOWN)
+        return self.n_labels > 0 or self.lead == "fast" or supported
+
+    def unguarded(self, level: float = 0.9) -> tuple[FloatArray, FloatArray]:
+        """Return the prior that the scores alone suggest, (K,), and its interval, (K, 2)."""
+        self._started()
+        return self._fast.prior, self._fast.interval(level)
 
     @property
     def admitted(self) -> bool:

@@ -173,7 +173,7 @@ def _end_block(
 ) -> None:
     """Move each model's shift by one Newton step, and measure how far the views disagree beyond their noise.
 
-    A move towards the rarer side needs all views but one of three or more, a move away from it needs them all: a model
+    A rise of the rarer class needs all views but one of three or more, a fall needs them all: a model
     that ages finds fewer of the rare rows, so that a drift of p(x | class) mostly looks as if they had become rarer.
     """
     shifts, information, squares, products, block, reference, bounds, disagreement, seen = memory

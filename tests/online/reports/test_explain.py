@@ -423,3 +423,15 @@ def test_an_unused_stream_has_nothing_to_report() -> None:
     assert explain(facts_of(OnlineClassifier(PAIR)), StreamHistory(2)).paragraph == "No rows have come yet."
     with pytest.raises(InvalidInputError):
         facts_of(OnlineClassifier(PAIR), level=1.5)
+
+
+def test_a_prevalence_that_the_scores_suggest_and_that_is_not_followed_is_reported() -> None:
+    suggested = (np.array([0.87, 0.13]), np.array([[0.83, 0.9], [0.1, 0.17]]))
+    known = {"n_rows": 1_000, "start_prior": np.array([0.92, 0.08]), "prior": np.array([0.92, 0.08])}
+    quiet = explain(facts(**known)).paragraph
+    held = explain(facts(**known, unguarded=suggested)).paragraph
+    assert "Nothing has changed" in quiet
+    assert "Nothing has changed" not in held
+    assert "The scores alone suggest 13 %" in held
+    agrees = (suggested[0], np.array([[0.83, 0.95], [0.05, 0.17]]))
+    assert "scores alone" not in explain(facts(**known, unguarded=agrees)).paragraph

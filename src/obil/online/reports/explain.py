@@ -40,6 +40,8 @@ from obil.readable import Table, as_html, as_text
 # A split whose first part is already this much of the way from the start is the estimate catching up, not the change.
 CATCHING_UP = 0.5
 
+LEAST_ROWS = 500  # before which nothing is said of a prevalence that is not followed
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeReport:
@@ -113,9 +115,11 @@ def explain(facts: StreamFacts, history: StreamHistory | None = None) -> ChangeR
     trusted = facts.monitor is None or facts.monitor.alarm_row is None
     found = advice(facts, k, since, moved=moved)
     runs = _earlier_monitoring_runs(facts)
-    quiet = trusted and not moved and not found.reasons and not runs
+    unfollowed = [] if moved else _unfollowed(facts, k, now[k])
+    quiet = trusted and not moved and not found.reasons and not runs and not unfollowed
     ends, length = ends_of(interval, k), 1 if history is None else history.bucket_length
     sentences = [_prevalence_sentence(facts, k, now[k], ends, since, split, length, moved=moved, quiet=quiet)]
+    sentences += unfollowed
     others = [other for other in changed if other != k][:3] if len(now) > 2 else []
     if others:
         then_now = [
@@ -225,6 +229,19 @@ def _prevalence_sentence(
     verb = "rose" if now > facts.start_prior[k] else "fell"
     dated = f", since about row {rounded_row(since, bucket_length):,}" if since else ", from the first rows on"
     return f"{subject} of {name} {verb} from {then} {origin} to {current}{interval}{'' if since is None else dated}."
+
+
+def _unfollowed(facts: StreamFacts, k: int, now: float) -> list[str]:
+    """Say what the scores alone suggest, where that is another prevalence and is not followed."""
+    if facts.unguarded is None or facts.n_rows < LEAST_ROWS or not facts.follows:
+        return []
+    prior, (low, high) = float(facts.unguarded[0][k]), facts.unguarded[1][k].tolist()
+    if low <= now <= high:
+        return []
+    return [
+        f"The scores alone suggest {as_percent(prior)} ({100.0 * facts.level:.3g} %: {as_percent_range(low, high)}), "
+        "which is not followed so far: a drift of the scores would look the same. Labels of some rows would settle it."
+    ]
 
 
 def _monitor_alarm(facts: StreamFacts, buckets: Sequence[Bucket], *, moved: bool) -> list[str]:

@@ -106,7 +106,7 @@ class PerformanceReport(NamedTuple):
         ]
         title = f"Performance, with {100 * self.now.level:.3g} % intervals"
         header = ("", "now", "interval", "from", f"last {self.window.n_rows:,.0f} rows", "interval", "from")
-        return Table(title, header, rows, self.now.doubts())
+        return Table(title, header, rows, list(dict.fromkeys([*self.now.doubts(), *self.window.doubts()])))
 
 
 def _cells(name: str, one: Estimate) -> tuple[str, str, str]:

@@ -53,6 +53,7 @@ class StreamFacts:
     one_class: OneClass | None = None  # why they cannot
     decides: str | None = None  # what decides, as a sentence of the safe tracker
     held_still: bool = False  # whether nothing but labels can move the prior
+    unguarded: tuple[FloatArray, FloatArray] | None = None  # (K,) what scores alone suggest, (K, 2) its interval
     n_views: int = 0
     disagreement: float = 0.0  # of the views in the last block, in standard deviations
     monitor: MonitorFacts | None = None
@@ -99,6 +100,7 @@ def facts_of(online: "OnlineClassifier", *, level: float = 0.9) -> StreamFacts:
         one_class=one_class,
         decides=None if safe is None else safe.status,
         held_still=safe is not None and not safe.can_move,
+        unguarded=None if safe is None else safe.unguarded(level),
         n_views=0 if safe is None else safe.n_views,
         disagreement=0.0 if safe is None else safe.disagreement,
         monitor=monitored,
