@@ -11,7 +11,7 @@ from experiments.scenarios import SCENARIOS, SIX
 from obil.arrays import FloatArray, IntArray
 from obil.bayes.costs import Costs
 from obil.calibration.block_tolerance import LEAST as BLOCK_TOLERANCE
-from obil.datasets.gaussian_stream import GaussianClasses
+from obil.datasets.gaussian_stream import GaussianClasses, Stream
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.monitor import LabelShiftMonitor
 from obil.online.online_classifier import OnlineClassifier
@@ -29,12 +29,17 @@ from obil.trackers.view_reference import ViewReference
 PROBATION = BLOCK_ROWS * QUIET_BLOCKS  # rows
 SLOW_ROWS = 1_500.0  # pseudo-rows at the training prior of the slow bank that the safe tracker is held against
 QUANTITIES = ("precision", "recall", "cost")
+PREVALENCE_STEP = 20  # rows after which the estimated prevalence is read again
 LEAST_ANSWERED = 0.5  # fraction of the streams in which a figure must be known for its bias to be held to the bound
 
 SCENARIO_TEXT = """**Label shift only, no labels.** {n_features} normal features, {separation:g} standard deviations
 apart in all; the exact ratios of four halves of the features are the views. Expected excess cost over the oracle in
 percent, {seeds} seeds, before and after the probation of {probation:,} rows; the slow bank has {slow_rows:,.0f}
 pseudo-rows at the start prior, the one inside the safe tracker {own_rows:,.0f} ("unguarded").
+"""
+PREVALENCE_TEXT = """**The estimated prevalence with labels.** The same streams, {prevalence_seeds} seeds, with
+{prevalence_rate:.0%} of the labels {prevalence_delay:,} rows late: mean absolute error of `tracker.prior`, read every
+{PREVALENCE_STEP} rows, without labels and with them.
 """
 JUMP_TEXT = """**A jump after {quiet_rows:,} quiet rows, no labels.** The same features and views. Rows after the jump
 until the estimated prior is within 20 % of the new one, median of {jump_seeds} seeds.
@@ -71,6 +76,7 @@ def cells(settings: Settings) -> list[Cell]:
         for separation in settings["jump_separations"]
         for before, after in settings["jumps"]
     ]
+    work += [{"part": "prevalence", "scenario": scenario} for scenario in SIX]
     work += [{"part": "null", "batch": batch} for batch in range(settings["null_streams"] // len(SIX))]
     work += [{"part": "power", "change": change} for change in settings["changes"]]
     work += [
@@ -86,6 +92,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     parts = {
         "scenario": _scenario,
         "jump": _jump,
+        "prevalence": _prevalence,
         "null": _null,
         "power": _power,
         "performance": _performance,
@@ -115,6 +122,11 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
             found |= {f"{key}.{method}": float(np.median(rows)) for method, rows in result.items()}
             found[f"{key}.ratio"] = found[f"{key}.safe"] / found[f"{key}.bank"]
     found["jump.worst"] = max(value for key, value in found.items() if key.startswith("jump.") and "ratio" in key)
+    for cell, result in results:
+        if cell["part"] == "prevalence":
+            key, (without, labelled) = f"prevalence.{cell['scenario']}", np.mean(result["errors"], axis=0).tolist()
+            found |= {f"{key}.without": without, f"{key}.labelled": labelled, f"{key}.ratio": labelled / without}
+    found["prevalence.worst"] = max(found[f"prevalence.{scenario}.ratio"] for scenario in SIX)
     found["monitor.alarms"] = float(sum(result["alarms"] for result in of("null")))
     found["monitor.alarm_share"] = found["monitor.alarms"] / (len(of("null")) * len(SIX))
     for change in settings["changes"]:
@@ -161,6 +173,14 @@ def table(figures: dict[str, float], settings: Settings) -> str:
                 ]
                 for separation in settings["jump_separations"]
                 for before, after in settings["jumps"]
+            ],
+        ),
+        "\n" + PREVALENCE_TEXT.format(**settings, PREVALENCE_STEP=PREVALENCE_STEP),
+        markdown_table(
+            ["labels", *SIX],
+            [
+                [name, *(f"{figures[f'prevalence.{scenario}.{of}']:.4f}" for scenario in SIX)]
+                for name, of in (("none", "without"), ("some, late", "labelled"))
             ],
         ),
         "\n" + MONITOR_TEXT.format(**settings, alarms=figures["monitor.alarms"], block_tolerance=BLOCK_TOLERANCE),
@@ -228,10 +248,10 @@ def _views(settings: Settings, separation: float, seed: int) -> tuple[GaussianCl
     return classes, halves
 
 
-def _tracked(
+def _deployed(
     settings: Settings, truth: FloatArray, *, start: float, separation: float, seed: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the log ratios of a stream with this prior, (n, 2), and the priors of the safe tracker, (n, 2)."""
+) -> tuple[Stream, FloatArray, SafeTracker]:
+    """Return a stream with this prior, its evidence (n, 1 + V, 2), and a safe tracker before its first row."""
     classes, halves = _views(settings, separation, seed)
     stream = classes.draw(truth, random_state=seed)
     held_out = classes.draw(np.full(settings["scenario_holdout"], start), random_state=10_000 + seed)
@@ -241,8 +261,38 @@ def _tracked(
 
     model = exact_model(held_out.log_ratios, held_out.labels, views_of(held_out.features))
     safe = SafeTracker(start, view_reference=ViewReference.of_model(model))
-    evidence = np.concatenate([stream.log_ratios[:, None], views_of(stream.features)], axis=1)
+    return stream, np.concatenate([stream.log_ratios[:, None], views_of(stream.features)], axis=1), safe
+
+
+def _tracked(
+    settings: Settings, truth: FloatArray, *, start: float, separation: float, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the log ratios of a stream with this prior, (n, 2), and the priors of the safe tracker, (n, 2)."""
+    stream, evidence, safe = _deployed(settings, truth, start=start, separation=separation, seed=seed)
     return stream.log_ratios, safe.update_many(stream.log_ratios, evidence=evidence)
+
+
+def _prevalence(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Return the mean absolute errors of the estimated prevalence without and with labels, one pair per seed."""
+    truth = SCENARIOS[cell["scenario"]](settings["n_rows"])
+    start, separation, delay = settings["start_prior"], settings["separation"], settings["prevalence_delay"]
+    errors = []
+    for seed in range(settings["prevalence_seeds"]):
+        stream, evidence, labelled = _deployed(settings, truth, start=start, separation=separation, seed=seed)
+        _, _, plain = _deployed(settings, truth, start=start, separation=separation, seed=seed)
+        asked = np.random.default_rng([seed, 7]).random(len(truth)) < settings["prevalence_rate"]
+        apart = []
+        for first in range(0, len(truth), PREVALENCE_STEP):
+            part = slice(first, first + PREVALENCE_STEP)
+            for row in range(max(0, first - delay - PREVALENCE_STEP), max(0, first - delay)):
+                if asked[row]:
+                    propensity = settings["prevalence_rate"]
+                    labelled.feedback(stream.log_ratios[row], int(stream.labels[row]), row=row, propensity=propensity)
+            apart.append([np.abs(one.prior[1] - truth[part]).sum() for one in (plain, labelled)])
+            for one in (plain, labelled):
+                one.update_many(stream.log_ratios[part], evidence=evidence[part])
+        errors.append((np.sum(apart, axis=0) / len(truth)).tolist())
+    return {"errors": errors}
 
 
 def _scenario(cell: Cell, settings: Settings) -> dict[str, Any]:
