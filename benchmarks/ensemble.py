@@ -1,4 +1,4 @@
-"""Time the ensemble, without views: its fit against that of one network, its decisions against scikit-learn and torch."""
+"""Time the ensemble, without views: its fit against one network, its decisions against scikit-learn and torch."""
 
 import time
 import warnings
