@@ -104,7 +104,8 @@ def test_a_jump_leaves_rows_out_until_the_odds_are_four_times_as_large() -> None
 def test_safety_measures_its_parts_in_a_short_run() -> None:
     settings = settings_of("safety") | {"biased_streams": 3, "biased_rows": 600, "null_streams": 6, "power_streams": 2}
     cells = safety.cells(settings)
-    assert {cell["part"] for cell in cells} == {"scenario", "jump", "prevalence", "null", "power", "performance", "biased"}
+    parts = {"scenario", "jump", "prevalence", "null", "power", "performance", "biased"}
+    assert {cell["part"] for cell in cells} == parts
     excess = safety.run({"part": "scenario", "scenario": ".1", "seed": 0}, settings | {"n_rows": 6_000})
     assert excess["bank.before"] < excess["slow bank.before"]
     jump = {"part": "jump", "separation": 2.5, "before": 0.02, "after": 0.1}
