@@ -22,6 +22,8 @@ from tests.trackers.cases import start_prior, stream
 
 # .95 without labels, .001 for the fast bank, the rest in halves between counts and recalibrations
 START_WEIGHTS = np.array([0.475, 0.475, 0.001, *[0.0245 / 3] * 6])
+# the guarded prior, the fast bank, counts and recalibrations
+START_PREVALENCE = np.array([0.7, 0.27, *[0.03 / 6] * 6])
 EQUAL = np.full(9, 1 / 9)
 
 
@@ -48,6 +50,7 @@ class ReferenceExperts:
         self.start = start
         self.start_weights = START_WEIGHTS if start_weights is None else start_weights
         self.weights = self.start_weights.copy()
+        self.prevalence_weights = START_PREVALENCE.copy()
         self.counts = np.zeros((3, n_classes))
         self.maps = [np.eye(n_classes)[0]] * 3  # slope 1, no offsets
         self.precisions = [start_precision(n_classes)] * 3
@@ -83,12 +86,11 @@ class ReferenceExperts:
         return np.asarray(softmax(decided - row))
 
     def prevalence(self, guarded: FloatArray, fast: FloatArray) -> FloatArray:
-        """Return the estimated prevalence, (K,): both banks and the label counts; recalibrations count for the last."""
-        if not self.n_labels:
-            return guarded
+        """Return the estimated prevalence, (K,): recalibrations count for the last of the counts."""
         counted = [(400 * guarded + count) / (400 + count.sum()) for count in self.counts]
-        weights = [*self.weights[1:5], self.weights[5:].sum()]
-        return np.asarray(np.average([guarded, fast, *counted], axis=0, weights=weights))
+        mixed = self.prevalence_weights @ np.array([guarded, fast, *counted, *[counted[-1]] * 3])
+        learned = self.n_labels / (20 + self.n_labels)
+        return np.asarray((1 - learned) * guarded + learned * mixed)
 
     def recall(self, row: int) -> tuple[Advice, int]:
         """Return the advice a row's label is held against, and how many labels came since the row was decided.
@@ -127,6 +129,7 @@ class ReferenceExperts:
         if propensity < self.least:
             fallen = propensity / self.least
             self.weights = lightened(self.weights, self.start_weights, fallen)
+            self.prevalence_weights = lightened(self.prevalence_weights, START_PREVALENCE, fallen)
             self.counts = self.counts * fallen
             start = start_precision(row.size)
             self.precisions = [start + fallen * (precision - start) for precision in self.precisions]
@@ -136,7 +139,9 @@ class ReferenceExperts:
         gains = logs[:, label] - (0.0 if replaced is None else logs[:, replaced])
         dealt = 0.0 if replaced is not None else max(1 / (self.n_labels + 2), 1e-3)
         late = (1 + since) ** 0.25
-        self.weights = reweighed(self.weights, importance * gains / late, dealt / late, self.start_weights)
+        gains *= importance / late
+        self.weights = reweighed(self.weights, gains, dealt / late, self.start_weights)
+        self.prevalence_weights = reweighed(self.prevalence_weights, gains[1:], dealt / late, START_PREVALENCE)
         hot = np.eye(row.size)
         for c, memory in enumerate((100.0, 1_000.0, np.inf)):
             if replaced is None:
@@ -188,7 +193,7 @@ class KernelExperts:
     def decide(self, rows: FloatArray, guarded: FloatArray, fast: FloatArray, lead: int = GUARDED) -> FloatArray:
         kept, priors, prior = self.memory, np.empty_like(rows), np.empty(self.start.size)
         advise_rows(
-            rows, guarded, fast, self.start, lead, kept.weights, kept.counts, kept.maps,
+            rows, guarded, fast, self.start, lead, kept.weights, kept.prevalence_weights, kept.counts, kept.maps,
             kept.past, kept.past_rows, kept.past_labels, kept.latest, kept.seen, priors, prior,
         )  # fmt: skip
         return np.concatenate([priors, prior[None]])
@@ -210,6 +215,7 @@ class KernelExperts:
         kept = self.memory
         start = LabelStart(
             self.start_weights,
+            label_experts.start_prevalence_weights(),
             label_experts.start_precision(row.size),
             np.array(LABEL_MEMORIES),
         )
@@ -224,6 +230,7 @@ def random_priors(rng: np.random.Generator, n: int, n_classes: int) -> FloatArra
 def assert_same(kernel: KernelExperts, reference: ReferenceExperts, tolerance: float = 1e-10) -> None:
     memory = kernel.memory
     np.testing.assert_allclose(memory.weights, reference.weights, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(memory.prevalence_weights, reference.prevalence_weights, rtol=0, atol=tolerance)
     np.testing.assert_allclose(memory.counts, reference.counts, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(memory.maps, reference.maps, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(memory.precisions, reference.precisions, rtol=tolerance, atol=tolerance)

@@ -18,7 +18,8 @@ N_EXPERTS = N_PRIORS + len(LABEL_MEMORIES)
 UNADAPTED = 0.95  # start weight of the training prior and the guarded prior together: labels have to earn the rest
 FAST_WEIGHT = 0.001  # of the fast bank, which does harm wherever p(x | class) drifts
 START_LABELS = 20.0  # labels that the guarded prior counts for in a count
-PREVALENCE_LABELS = 400.0  # likewise, where the prevalence is estimated: few labels are noisier than the banks
+# where the prevalence is estimated, labels have to show that both banks are off, and few of them are noisier than those
+PREVALENCE_LABELS, PREVALENCE_GUARDED, PREVALENCE_FAST = 400.0, 0.7, 0.27
 SLOPE_SD, OFFSET_SD = 0.3, 0.5  # how far a recalibration is expected to go
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
@@ -31,6 +32,7 @@ class LabelMemory(NamedTuple):
     """The weights of M experts, what they learned from labels, and their past advice."""
 
     weights: FloatArray  # (M,) of the experts
+    prevalence_weights: FloatArray  # (M - 1,) of those from GUARDED on, in the estimated prevalence
     counts: FloatArray  # (n, K) of labels, by propensity, in each memory
     maps: FloatArray  # (n, K) slope, then the offsets of classes 1 ... K-1, of each recalibration
     precisions: FloatArray  # (n, K, K) of those
@@ -50,6 +52,7 @@ class LabelMemory(NamedTuple):
         maps[:, 0] = 1.0
         return cls(
             weights=start_weights(),
+            prevalence_weights=start_prevalence_weights(),
             counts=np.zeros((n_memories, n_classes)),
             maps=maps,
             precisions=np.tile(start_precision(n_classes), (n_memories, 1, 1)),
@@ -73,6 +76,13 @@ def start_weights(unadapted: float = UNADAPTED) -> FloatArray:
     return np.array([unadapted / 2.0] * 2 + [FAST_WEIGHT] + [(1.0 - unadapted - FAST_WEIGHT) / learning] * learning)
 
 
+def start_prevalence_weights() -> FloatArray:
+    """Return the weights in the estimated prevalence before any label, (M - 1,): the training prior has none."""
+    learning = N_EXPERTS - FAST - 1
+    rest = 1.0 - PREVALENCE_GUARDED - PREVALENCE_FAST
+    return np.array([PREVALENCE_GUARDED, PREVALENCE_FAST] + [rest / learning] * learning)
+
+
 def start_precision(n_classes: int) -> FloatArray:
     """Return the precision of a recalibration before any label, (K, K)."""
     return np.diag([1.0 / SLOPE_SD**2, *[1.0 / OFFSET_SD**2] * (n_classes - 1)])
@@ -86,6 +96,7 @@ def advise_rows(
     start: FloatArray,
     lead: int,
     weights: FloatArray,
+    prevalence_weights: FloatArray,
     counts: FloatArray,
     maps: FloatArray,
     past: FloatArray,
@@ -111,7 +122,7 @@ def advise_rows(
         seen[0] += 1
     if n_rows > 0:
         latest[:] = advice
-    prevalence(guarded[n_rows], fast[n_rows], weights, counts, seen[1], prior)
+    prevalence(guarded[n_rows], fast[n_rows], prevalence_weights, counts, seen[1], prior)
 
 
 @compiled
@@ -138,25 +149,25 @@ def priors_of_rows(
 def prevalence(
     guarded: FloatArray, fast: FloatArray, weights: FloatArray, counts: FloatArray, n_labels: int, prior: FloatArray
 ) -> None:
-    """Write the estimated prevalence, (K,): the guarded prior, and once labels come, what they make of it.
+    """Write the estimated prevalence, (K,): the guarded prior, and the more labels come, what they make of it.
 
     It is not what rows are decided with. That mixture also holds the training prior and recalibrations, which may
     decide best without being a prevalence, and few labels, which are noisy. Here both banks and the label counts are
-    mixed, the counts with more of the guarded prior in them; the weight of recalibrations goes to the count of all
-    labels, for where they win the ratio is off, and so are the banks.
+    mixed by weights of their own, the counts with more of the guarded prior in them; the weight of recalibrations goes
+    to the count of all labels, for where they win the ratio is off, and so are the banks.
     """
     for k in range(guarded.size):
         prior[k] = guarded[k]
     if n_labels == 0:
         return
+    learned = n_labels / (n_labels + START_LABELS)
     n_counts = counts.shape[0]
     for k in range(guarded.size):
-        prior[k] = weights[GUARDED] * guarded[k] + weights[FAST] * fast[k]
-    for c in range(n_counts):
-        weight = weights[FAST + 1 + c] + (weights[FAST + 1 + n_counts :].sum() if c == n_counts - 1 else 0.0)
-        total = PREVALENCE_LABELS + counts[c].sum()
-        for k in range(guarded.size):
-            prior[k] += weight * (PREVALENCE_LABELS * guarded[k] + counts[c, k]) / total
+        mixed = weights[0] * guarded[k] + weights[1] * fast[k]
+        for c in range(n_counts):
+            weight = weights[2 + c] + (weights[2 + n_counts :].sum() if c == n_counts - 1 else 0.0)
+            mixed += weight * (PREVALENCE_LABELS * guarded[k] + counts[c, k]) / (PREVALENCE_LABELS + counts[c].sum())
+        prior[k] = (1.0 - learned) * guarded[k] + learned * mixed
     prior /= prior.sum()
 
 

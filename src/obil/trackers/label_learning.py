@@ -18,6 +18,7 @@ class LabelStart(NamedTuple):
     """What the experts start from, and how long they remember."""
 
     weights: FloatArray  # (M,)
+    prevalence_weights: FloatArray  # (M - 1,)
     precision: FloatArray  # (K, K) of a recalibration before any label
     memories: FloatArray  # (n,) in labels
 
@@ -47,6 +48,7 @@ def learn_label(
     if least_propensity[0] < before:  # losses, counts and recalibrations so far weigh less from here on
         fraction = least_propensity[0] / before
         _lighten(memory.weights, start.weights, fraction)
+        _lighten(memory.prevalence_weights, start.prevalence_weights, fraction)
         counts *= fraction
         for a in range(start.memories.size):
             precisions[a] = start.precision + fraction * (precisions[a] - start.precision)
@@ -65,7 +67,9 @@ def learn_label(
             log_posterior_of(log_ratios, advice[m], logs)
             gains[m] = weight * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
         dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT)
-        _reweigh(memory.weights, start.weights, gains, (1.0 + since) ** -DELAY_POWER, dealt)
+        rate = (1.0 + since) ** -DELAY_POWER
+        _reweigh(memory.weights, start.weights, gains, rate, dealt)
+        _reweigh(memory.prevalence_weights, start.prevalence_weights, gains[GUARDED:], rate, dealt)
 
     # the counts
     for c in range(start.memories.size):

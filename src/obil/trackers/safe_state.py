@@ -46,6 +46,7 @@ def require_possible_guard(guard: GuardMemory) -> None:
 def require_possible_labels(labels: LabelMemory) -> None:
     """Refuse a memory that the kernels of labels could not have written."""
     require_distributions("the weights of the experts", labels.weights)
+    require_distributions("the weights in the prevalence", labels.prevalence_weights)
     counts = (labels.counts < 0.0).any() or (labels.counts > LARGEST_TOTAL).any() or (labels.seen < 0).any()
     if counts or (labels.seen > LARGEST_TOTAL).any() or not 0.0 < labels.least_propensity[0] <= 1.0:
         raise InvalidStateError("the labels of a safe tracker cannot have been counted so")

@@ -32,6 +32,7 @@ from obil.trackers.label_experts import (
     prevalence,
     priors_of_rows,
     start_precision,
+    start_prevalence_weights,
 )
 from obil.trackers.label_experts import start_weights as default_start_weights
 from obil.trackers.label_learning import LabelStart, learn_label
@@ -149,6 +150,7 @@ class SafeTracker(CompiledTracker):
         # recalibrations were of the old scores: their weight goes to the priors, half of all to the start
         fresh.weights[:] = self._label_start.weights / 2.0
         fresh.weights[:N_PRIORS] += own / own.sum() / 2.0
+        fresh.prevalence_weights[:] = (fresh.prevalence_weights + self._memory.labels.prevalence_weights) / 2.0
         fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
         guarded, fast = other._current()
         advise(guarded[0], fast[0], self._start, fresh.counts, fresh.maps, fresh.latest)
@@ -336,7 +338,9 @@ class SafeTracker(CompiledTracker):
         self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
         weights = np.array(self._settings["start_weights"])
-        self._label_start = LabelStart(weights, start_precision(n_classes), np.array(LABEL_MEMORIES))
+        self._label_start = LabelStart(
+            weights, start_prevalence_weights(), start_precision(n_classes), np.array(LABEL_MEMORIES)
+        )
         lead = self._settings["lead"]
         self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
         # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
@@ -368,7 +372,7 @@ class SafeTracker(CompiledTracker):
         self._guard(own, views, slow, fast, guarded)
         advise_rows(
             rows, guarded, fast, self._start, self._lead,
-            labels.weights, labels.counts, labels.maps,
+            labels.weights, labels.prevalence_weights, labels.counts, labels.maps,
             labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen, priors, memory.prior,
         )  # fmt: skip
 
@@ -394,7 +398,7 @@ class SafeTracker(CompiledTracker):
     def _estimate_prevalence(self) -> None:
         guarded, fast = self._current()
         labels, prior = self._memory.labels, self._memory.prior
-        prevalence(guarded[0], fast[0], labels.weights, labels.counts, int(labels.seen[1]), prior)
+        prevalence(guarded[0], fast[0], labels.prevalence_weights, labels.counts, int(labels.seen[1]), prior)
 
     def _check_memory(self) -> None:
         for bank in (self._slow, self._fast):
