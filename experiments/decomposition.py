@@ -23,6 +23,7 @@ from experiments.significance import corrected_two_sided
 from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.recipes import PAPER
+from obil.networks.members import as_device
 from obil.networks.settings import NetworkKind
 
 PLAIN, NOW = "plain network", 'cross-fitted, every row used: `member="paper"`'
@@ -87,16 +88,22 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
             data = prepare(split)
             scores = network(split.seed).fit(data.rows, data.labels).predict_proba(data.test)[:, 1]
         else:
-            common: dict[str, Any] = {"loss": "squared_error", "fusion": "dropout", "views": False, "device": "cpu"}
+            common: dict[str, Any] = {
+                "loss": "squared_error",
+                "fusion": "dropout",
+                "views": False,
+                "device": settings["device"],
+            }
             model = OBILClassifier(**(common | VARIANTS[cell["variant"]]), random_state=split.seed)
             scores = model.fit(split.train, split.train_labels).log_ratios(split.test)[:, 1]
     auprc = float(average_precision_score(split.test_labels, scores))
-    return {"auprc": auprc, "seconds": time.perf_counter() - started}
+    on_gpu = as_device(settings["device"]).startswith("cuda")
+    return {"auprc": auprc, "seconds": time.perf_counter() - started, "on_gpu": on_gpu}
 
 
 def figures(results: Results, settings: Settings) -> dict[str, float]:
     """Name the means over splits, their spread, and what each change adds with its p value."""
-    found: dict[str, float] = {}
+    found = {"on_gpu": float(np.mean([result["on_gpu"] for _, result in results]))}
     steps = list(STEPS)
     before = dict(zip(steps[1:], steps, strict=False)) | dict.fromkeys(OPEN, REFITTED) | {PLAIN: NOW}
     for name in dict.fromkeys(cell["set"] for cell, _ in results):
@@ -109,7 +116,7 @@ def figures(results: Results, settings: Settings) -> dict[str, float]:
                 change = values - own[before[variant]]
                 found[f"change.{name}.{variant}"] = float(change.mean())
                 found[f"p.{name}.{variant}"] = corrected_two_sided(change, test_size=settings["test_share"])
-        found[f"auprc.{name}.paper"] = found[f"auprc.{name}.{NOW}"]
+        found |= {f"{of}.{name}.paper": found[f"{of}.{name}.{NOW}"] for of in ("auprc", "sd")}
     return found
 
 
@@ -137,7 +144,8 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     return (
         f"AUPRC over {settings['splits']} splits with {settings['test_share']:.0%} held out, standard deviation from "
         "split to split in brackets, then what the change adds and its p value (two-sided, corrected for splits that "
-        "overlap, not for how many changes there are). Seconds of a fit on a shared machine.\n\n"
+        "overlap, not for how many changes there are). Seconds of a fit on a shared machine"
+        f"{', networks of an ensemble together on a GPU' if figures['on_gpu'] else ''}.\n\n"
         '### From the first reading to `member="paper"`\n\nEach row keeps the changes above it.\n\n'
         + markdown_table(["one change at a time", *header[1:]], rows([*STEPS], cumulative=True))
         + "\nBeside it a plain network: one, [128, 64, 32], cross-entropy, all rows, 50 epochs; its difference is from "
