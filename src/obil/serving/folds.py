@@ -99,6 +99,8 @@ def mean_of_folds(scores: FloatArray) -> FloatArray:
     >>> mean_of_folds(np.array([[[0.0, 1.0], [0.0, 3.0]]]))
     array([[0., 2.]])
     """
+    if scores.shape[1] == 1:
+        return scores[:, 0]
     total = scores[:, 0].copy()
     for fold in range(1, scores.shape[1]):
         total += scores[:, fold]

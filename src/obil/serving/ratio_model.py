@@ -94,12 +94,15 @@ class RatioModel:
     calibration: str = "affine"  # the name of the calibrator's kind
     advice: TrackerAdvice | None = None  # what a backtest found a tracker should start with
     evidence: Evidence | None = None  # None: what decides is distributed as on the held-out rows, and is evidence too
+    n_folds: int = field(init=False)  # models of folds that give evidence, F, views included; one for each row
     view_trees: TreeScorer | None = field(init=False)  # of all views, walked in one pass
 
     def __post_init__(self) -> None:
         views = self.view_members
         scorers, features = [view.scorer for view in views], [view.features for view in views]
         trees = trees_in_one_pass(scorers, features, self.scorer.n_features) if views else None
+        n_folds = max(len(folds_of(scorer)) for scorer in (self._evidence_scorer, *scorers))
+        object.__setattr__(self, "n_folds", n_folds)
         object.__setattr__(self, "view_trees", trees)
 
     @property
@@ -159,12 +162,6 @@ class RatioModel:
     def n_views(self) -> int:
         """How many views the model was fitted with, V."""
         return len(self.view_members)
-
-    @property
-    def n_folds(self) -> int:
-        """How many models of folds give evidence, F, views included; one of them for each row of a stream."""
-        scorers = (self._evidence_scorer, *(view.scorer for view in self.view_members))
-        return max(len(folds_of(scorer)) for scorer in scorers)
 
     @property
     def n_own_folds(self) -> int:
