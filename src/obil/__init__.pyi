@@ -29,6 +29,7 @@ from .online.files import save as save
 from .online.online_classifier import OnlineClassifier as OnlineClassifier
 from .online.reports.explain import ChangeReport as ChangeReport
 from .online.reports.performance_report import PerformanceReport as PerformanceReport
+from .online.segments import SegmentEstimates as SegmentEstimates
 from .serving.holdout import Holdout as Holdout
 from .serving.ratio_model import RatioModel as RatioModel
 from .serving.ratio_model import Scores as Scores

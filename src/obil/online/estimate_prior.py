@@ -1,17 +1,32 @@
-"""Estimate the prevalence of a batch, with everything that makes it uncertain."""
+"""Estimate the prevalence of a batch, or of each of its segments, with everything that makes it uncertain."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
-from obil.serving.ratio_model import as_ratio_model
+import numpy as np
+import numpy.typing as npt
+
+from obil.errors import InvalidInputError
+from obil.online.segments import SegmentEstimates, estimate_segments
+from obil.serving.ratio_model import RatioModel, as_ratio_model
 from obil.trackers.calibration_spread import evidence_variance, widen
-from obil.trackers.evidence import PriorEstimate
+from obil.trackers.evidence import BinaryEvidence, PriorEstimate
 from obil.trackers.pass_search import estimate_from_rows
 
 
-def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
+@overload
+def estimate_prior(model: Any, X: Any, *, by: None = None, level: float = 0.9) -> PriorEstimate: ...
+@overload
+def estimate_prior(model: Any, X: Any, *, by: npt.ArrayLike, level: float = 0.9) -> SegmentEstimates: ...
+def estimate_prior(
+    model: Any, X: Any, *, by: npt.ArrayLike | None = None, level: float = 0.9
+) -> PriorEstimate | SegmentEstimates:
     """Return the most likely class prior of a batch of unlabelled rows, with a confidence interval for each class.
 
     The interval carries what the rows leave open and what the calibrator does not know about itself.
+
+    With `by`, the name of each row's segment, (n,), the prevalence of every segment is estimated, and segments with few
+    rows learn from the others (empirical Bayes; two classes). Their intervals are credible intervals.
 
     >>> from obil import RatioClassifier
     >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
@@ -20,8 +35,49 @@ def estimate_prior(model: Any, X: Any, *, level: float = 0.9) -> PriorEstimate:
     array([0.5, 0.5])
     >>> bool(found.interval[1, 0] < 0.5 < found.interval[1, 1])
     True
+    >>> found = estimate_prior(model, [[-2.0]] * 50 + [[2.0]] * 50, by=["north"] * 50 + ["south"] * 50)
+    >>> bool(found["north"].prior[1] < found["south"].prior[1])
+    True
     """
     fitted = as_ratio_model(model)
-    found = estimate_from_rows(fitted.evidence_rows(X), level=level)
-    interval = widen(found.prior, found.interval, evidence_variance(fitted, found.prior), level=level)
-    return PriorEstimate(found.prior, interval, level, found.n_rows, tuple(fitted.classes_.tolist()))
+    rows = fitted.evidence_rows(X)
+    if by is None:
+        return _widened(fitted, estimate_from_rows(rows, level=level))
+    if fitted.n_classes != 2:
+        raise InvalidInputError(
+            f"segments learn from each other with two classes, the model has {fitted.n_classes}: estimate each segment "
+            "on its own, without by="
+        )
+    names, segments = _segments(by, len(rows))
+    found = estimate_segments(
+        {name: BinaryEvidence.of(rows[segments == number]) for number, name in enumerate(names)}, level=level
+    )
+    return replace(
+        found,
+        estimates={name: _widened(fitted, own) for name, own in found.estimates.items()},
+        alone={name: _widened(fitted, own) for name, own in found.alone.items()},
+        common=_widened(fitted, found.common),
+    )
+
+
+def _widened(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
+    """Return an estimate whose interval carries the calibrator's own uncertainty."""
+    variance = evidence_variance(model, found.prior)
+    interval = widen(found.prior, found.interval, variance, level=found.level)
+    return replace(found, interval=interval, classes=tuple(model.classes_.tolist()))
+
+
+def _segments(by: npt.ArrayLike, n_rows: int) -> tuple[list[Any], npt.NDArray[np.intp]]:
+    """Return the names of the segments, and the number of each row's segment, (n,)."""
+    given = np.asarray(by)
+    if given.shape != (n_rows,):
+        raise InvalidInputError(f"by must name the segment of each of the {n_rows:,} rows, got shape {given.shape}")
+    try:
+        names, numbers = np.unique(given, return_inverse=True)
+    except TypeError:
+        raise InvalidInputError("by must hold names of one kind, texts or numbers, and none missing") from None
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        raise InvalidInputError(
+            "by must name a segment for each row, got missing values: give those a name of their own"
+        )
+    return names.tolist(), numbers

@@ -94,9 +94,14 @@ class BinaryEvidence:
             return NotImplemented
         return BinaryEvidence(self.n_rows + other.n_rows, self.log_likelihoods + other.log_likelihoods)
 
+    @staticmethod
+    def coefficients() -> FloatArray:
+        """Return the map from log-likelihoods at the nodes to Chebyshev coefficients in the logit / 14, (161, 161)."""
+        return _nodes()[2]
+
     def log_likelihood(self) -> Chebyshev:
         """Return the log-likelihood as a function of the logit of P1 in [-14, 14], up to a constant."""
-        coefficients = _nodes()[2] @ self.log_likelihoods
+        coefficients = self.coefficients() @ self.log_likelihoods
         return Chebyshev(coefficients, domain=[-LARGEST_LOGIT, LARGEST_LOGIT])
 
     def estimate(self, *, level: float = 0.9) -> PriorEstimate:
