@@ -82,14 +82,20 @@ def fitted(base: FloatArray, inputs: FloatArray, labels: IntArray, *, input_sd: 
     x = np.column_stack([base, np.ones(len(base)), inputs])
     start = np.array([1.0, *[0.0] * (x.shape[1] - 1)])
     precision = np.array([1.0 / SLOPE_SD**2, 1.0 / OFFSET_SD**2, *[1.0 / input_sd**2] * inputs.shape[1]])
-    theta = start.copy()
+
+    def loss(at: FloatArray) -> float:
+        return log_loss(x @ at, labels) * len(labels) + 0.5 * float(precision @ (at - start) ** 2)
+
+    theta, least = start, loss(start)
     for _ in range(30):
         p = expit(x @ theta)
         gradient = x.T @ (labels - p) - precision * (theta - start)
         step = np.linalg.solve((x.T * (p * (1.0 - p))) @ x + np.diag(precision), gradient)
-        theta += np.clip(step, -1.0, 1.0)
+        while (found := loss(theta + step)) > least and np.abs(step).max() >= 1e-6:
+            step /= 2.0  # a full step may go too far where most rows are certain
         if np.abs(step).max() < 1e-6:
             break
+        theta, least = theta + step, found
     return theta
 
 

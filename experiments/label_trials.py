@@ -144,4 +144,5 @@ def _left_out(in_order: dict[str, Any], settings: Settings) -> dict[str, float]:
         found |= {f"{name}.left_out.candidate": float(chosen), f"{name}.left_out.log_loss": float(own[chosen])}
     every = np.array([found[f"{name}.left_out.log_loss"] for name in losses])
     found |= {"all.left_out.mean": float(np.exp(np.log(every).mean())), "all.left_out.worst": float(every.max())}
-    return found
+    default = np.array([own[0] for own in losses.values()])
+    return found | {"all.left_out.gain": 1.0 - float(np.exp(np.log(every / default).mean()))}

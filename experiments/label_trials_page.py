@@ -16,12 +16,14 @@ no inputs, so it only gives slope and offset more weight.
 - Views: how far each view's log ratio is from that of all features.
 
 Log loss relative to the static model. The mixture is a second writing of the tracker's, plain and slower: without more
-experts its log loss differs from the tracker's own by up to {replay:.2%}. Hindsight: one recalibration with these
-inputs, fitted to all labels of the stream. These streams are a development set.
+experts its log loss differs from the tracker's own by up to {replay:.2%}, because an expert is judged here by the very
+posterior it gave a row, there by the advice that was stored last before it. Hindsight: one recalibration of the guarded
+posterior with these inputs, fitted to all labels of the stream. These streams are a development set.
 """
 LEFT_OUT = """Leaving one stream out, the others choose, among all trials and start weights, the one with the least
 geometric mean with which none of them exceeds {most_harm:g}. On the streams left out the geometric mean is then
-{mean:.4f} and the worst {worst:.4f}, where the default has {default:.4f} and {default_worst:.4f}. Chosen: {chosen}.
+{mean:.4f} and the worst {worst:.4f}, where the default has {default:.4f} and {default_worst:.4f}: {gain:.2%} less.
+Chosen: {chosen}.
 """
 DEFAULT = "default"
 
@@ -93,5 +95,6 @@ def _left_out(figures: dict[str, float], settings: Settings) -> str:
         worst=figures["all.left_out.worst"],
         default=figures[f"{default}.mean"],
         default_worst=figures[f"{default}.worst"],
+        gain=figures["all.left_out.gain"],
         chosen=", ".join(f"{one} for {chosen.count(one)}" for one in dict.fromkeys(chosen)),
     )
