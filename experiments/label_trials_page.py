@@ -10,6 +10,7 @@ no inputs, so it only gives slope and offset more weight.
 
 - Leading features: those whose effect on the labels changed most between the two halves of the *training* rows, by
   their held-out scores. Numbers are standardised, of categories the ten most frequent have a coefficient each.
+  Eight random features are drawn without regard to that; where a set has no more than eight, they are all of them.
 - Segments: an offset for each category of the leading categorical feature, or for each fifth of the leading number.
 - Season: sines and cosines, two harmonics each, of hour, weekday or position, on the {n_seasonal} of {n_sets} streams
   where a column, the time or the row tells them. On the others these experts are the control's.
@@ -29,7 +30,7 @@ DEFAULT = "default"
 
 
 def candidates_of(settings: Settings) -> dict[str, str]:
-    """Return the figures that are judged, with the labels that come first, and what each is in words."""
+    """Return the figures that are judged, with the labels that come first, and how the page names each."""
     rate, delay = settings["labels"][0]
     return {
         f"{rate:g}.{delay}.{weight:g}.{trial}": f"{trial} at {weight:g}"
