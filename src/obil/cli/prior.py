@@ -7,6 +7,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, ModelFolder, Trust, one_line_errors, print_json
+from obil.cli.progress import working
 
 MISSING = "(missing)"
 EVERYTHING = "all rows"
@@ -41,7 +42,7 @@ def prior(
         names = names.where(table.frame[by].notna(), MISSING)
         groups += [(name, (names == name).to_numpy()) for name in sorted(names.unique())]
     classes = fitted.classes_.tolist()
-    with tables.working(f"Estimating {len(groups)} priors..."):
+    with working(f"Estimating {len(groups)} priors..."):
         found = [(name, estimate_prior(fitted, table.rows[rows], level=level)) for name, rows in groups]
     if as_json:
         records = [
