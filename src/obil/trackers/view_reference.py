@@ -122,11 +122,11 @@ class ViewReference:
         """Return the guarded priors of both banks before each of these held-out rows, (2, n, K)."""
         own, *views = (score_map.apply(scores[rows]) for score_map, scores in model.evidence_maps)
         slow, fast = (bank.path(own) for bank in (BayesBank.slow(model.prior_), BayesBank(model.prior_)))
-        guarded, sensitivity = np.empty((2, *fast.shape)), np.stack([self.sensitivity] * 2)
+        guarded, shrinkage = np.empty((2, *fast.shape)), np.stack([self.sensitivity] * 2)  # no errors yet
         for tracked, into in zip((slow, fast), guarded, strict=True):
             guard_rows(
                 own, np.stack(views, axis=1), tracked, fast, model.prior_, np.array(KEPT_EACH_BLOCK), self.grid,
-                self.expected, sensitivity, self.noise, self.least_information, False,
+                self.expected, shrinkage, self.noise, self.least_information, False,
                 *GuardMemory.empty(self.n_views + 1, model.n_classes), into,
             )  # fmt: skip
         return guarded[:, :-1]
