@@ -8,7 +8,6 @@ to stop and which calibrate is left open. AUPRC at the training prior; a plain n
 import time
 import warnings
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from sklearn.metrics import average_precision_score
 from experiments.baselines.network import network, prepare
 from experiments.markdown import markdown_table
 from experiments.one_thread import one_thread
-from experiments.protocol import SET_NAMES, present_sets, split_set
+from experiments.protocol import SET_NAMES, missing_networks_or_sets, present_sets, split_set
 from experiments.runner import Cell, Settings
 from experiments.significance import corrected_two_sided
 from obil.arrays import FloatArray
@@ -63,9 +62,7 @@ VARIANTS = STEPS | {name: STEPS[REFITTED] | changes for name, changes in OPEN.it
 
 def missing(settings: Settings) -> str | None:
     """Return why this experiment cannot run here, or None; a set that is not at hand is left out."""
-    if find_spec("torch") is None:
-        return "networks are trained with torch: pip install 'obil[torch]'"
-    return None if present_sets(settings["sets"]) else "none of the data sets is at hand: set OBIL_DATA"
+    return missing_networks_or_sets(settings["sets"])
 
 
 def cells(settings: Settings) -> list[Cell]:

@@ -5,8 +5,6 @@ exp(-variance / tau), at the temperature that the fit chose, or at the median va
 Fusions of the same members are compared by AUPRC on the same test rows. Training prior, no prior shift.
 """
 
-from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,12 +14,11 @@ from sklearn.metrics import average_precision_score
 from threadpoolctl import threadpool_limits
 
 from experiments.markdown import markdown_table
+from experiments.protocol import missing_networks_or_sets, present_sets, require_set
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray
 from obil.calibration.fuse import dropout_weights
-from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.splits import stratified_split
-from obil.errors import InvalidInputError
 from obil.estimators.ensemble_fit import variance_of
 from obil.estimators.obil_classifier import OBILClassifier
 
@@ -37,26 +34,19 @@ FUSIONS = {
 
 def missing(settings: Settings) -> str | None:
     """Return why this experiment cannot run here, or None; a set that is not at hand is left out."""
-    if find_spec("torch") is None:
-        return "networks are trained with torch: pip install 'obil[torch]'"
-    return None if present_sets(settings) else "none of the data sets is at hand: set OBIL_DATA"
-
-
-def present_sets(settings: Settings) -> list[str]:
-    """Return the sets that are at hand."""
-    return [name for name in settings["sets"] if _data(name) is not None]
+    return missing_networks_or_sets(settings["sets"])
 
 
 def cells(settings: Settings) -> list[Cell]:
     """List the work: one fit on one split of one set."""
-    return [{"set": name, "split": split} for split in range(settings["splits"]) for name in present_sets(settings)]
+    return [
+        {"set": name, "split": split} for split in range(settings["splits"]) for name in present_sets(settings["sets"])
+    ]
 
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit Algorithm 1's ensemble; measure its members, their weights and their fusions on rows they have not seen."""
-    data, seed = _data(cell["set"]), cell["split"]
-    if data is None:
-        raise InvalidInputError(f"{cell['set']} was at hand and is no more")
+    data, seed = require_set(cell["set"]), cell["split"]
     rows, labels = data.features.to_numpy(dtype=np.float64), data.labels.astype(np.int64)
     train, test = stratified_split(labels, test_size=settings["test_share"], random_state=seed, rows=rows)
     with threadpool_limits(1):
@@ -150,11 +140,3 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         f"fits, and below itself without the worst member in {figures['geometric.below_without']:.0f}.\n",
     ]
     return "\n".join(lines)
-
-
-@lru_cache(maxsize=8)
-def _data(name: str) -> NamedSet | None:
-    try:
-        return load_named(name)
-    except InvalidInputError:
-        return None

@@ -7,8 +7,6 @@ tested with Nadeau and Bengio's correction. The known ratio is that of normal cl
 import time
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -22,15 +20,14 @@ from sklearn.preprocessing import QuantileTransformer
 from threadpoolctl import threadpool_limits
 
 from experiments.markdown import markdown_table
+from experiments.protocol import missing_networks_or_sets, present_sets, require_set
 from experiments.runner import Cell, Settings
 from experiments.significance import corrected_p_value
 from obil.arrays import FloatArray
 from obil.calibration.linear import fit_linear
 from obil.calibration.reliability import calibration_error, reliability
 from obil.datasets.gaussian_stream import GaussianClasses
-from obil.datasets.named_set import NamedSet, load_named
 from obil.datasets.splits import stratified_split
-from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier
 
 ANCHORS: dict[str, Callable[[int], Any]] = {
@@ -55,14 +52,7 @@ KNOWN = "known ratio"
 
 def missing(settings: Settings) -> str | None:
     """Return why this experiment cannot run here, or None; a set that is not at hand is left out."""
-    if find_spec("torch") is None:
-        return "networks are trained with torch: pip install 'obil[torch]'"
-    return None if present_sets(settings) else "none of the data sets is at hand: set OBIL_DATA"
-
-
-def present_sets(settings: Settings) -> list[str]:
-    """Return the sets that are at hand."""
-    return [name for name in settings["sets"] if _data(name) is not None]
+    return missing_networks_or_sets(settings["sets"])
 
 
 def cells(settings: Settings) -> list[Cell]:
@@ -75,7 +65,7 @@ def cells(settings: Settings) -> list[Cell]:
     real = [
         {"set": name, "model": model, "split": split}
         for split in range(settings["splits"])
-        for name in present_sets(settings)
+        for name in present_sets(settings["sets"])
         for model in (*OURS, *ANCHORS)
     ]
     return known + real
@@ -85,9 +75,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Fit one model and measure it on the rows it has not seen."""
     if cell["set"] == KNOWN:
         return _known(cell, settings)
-    data, seed = _data(cell["set"]), cell["split"]
-    if data is None:
-        raise InvalidInputError(f"{cell['set']} was at hand and is no more")
+    data, seed = require_set(cell["set"]), cell["split"]
     rows, labels = data.features, data.labels.astype(np.int64)
     train, test = stratified_split(labels, test_size=settings["test_share"], random_state=seed, rows=rows.to_numpy())
     if cell["model"] in OURS:  # codes of categories become strings: the ensemble then treats them as categorical
@@ -242,11 +230,3 @@ def table(figures: dict[str, float], settings: Settings) -> str:
 
 def _filled() -> SimpleImputer:
     return SimpleImputer(strategy="median", keep_empty_features=True)
-
-
-@lru_cache(maxsize=8)
-def _data(name: str) -> NamedSet | None:
-    try:
-        return load_named(name)
-    except InvalidInputError:
-        return None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,12 +87,25 @@ def present_sets(names: list[str]) -> list[str]:
     return [name for name in names if named_set(name) is not None]
 
 
-@lru_cache(maxsize=2)
-def split_set(name: str, seed: int, test_size: float) -> SplitSet:
-    """Return a set split by class, duplicates on one side; codes of categories are strings."""
+def missing_networks_or_sets(names: list[str]) -> str | None:
+    """Return why networks cannot be trained on any of these sets here, or None; one not at hand is left out."""
+    if find_spec("torch") is None:
+        return "networks are trained with torch: pip install 'obil[torch]'"
+    return None if present_sets(names) else "none of the data sets is at hand: set OBIL_DATA"
+
+
+def require_set(name: str) -> NamedSet:
+    """Return a data set that was at hand when the work was listed."""
     data = named_set(name)
     if data is None:
         raise InvalidInputError(f"{name} was at hand and is no more")
+    return data
+
+
+@lru_cache(maxsize=2)
+def split_set(name: str, seed: int, test_size: float) -> SplitSet:
+    """Return a set split by class, duplicates on one side; codes of categories are strings."""
+    data = require_set(name)
     rows, labels = data.features, data.labels.astype(np.int64)
     train, test = stratified_split(labels, test_size=test_size, random_state=seed, rows=rows.to_numpy())
     rows = rows.assign(**{column: rows[column].astype(str) for column in data.categorical})

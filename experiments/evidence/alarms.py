@@ -7,10 +7,9 @@ from sklearn.datasets import make_classification
 
 from experiments.mammography import MODELS
 from experiments.markdown import markdown_table
-from experiments.protocol import named_set
+from experiments.protocol import require_set
 from experiments.runner import Cell, Settings
 from obil.arrays import FloatArray, IntArray
-from obil.errors import InvalidInputError
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.online_classifier import OnlineClassifier
@@ -129,9 +128,7 @@ def synthetic(n_rows: int, seed: int) -> tuple[FloatArray, IntArray]:
 
 def shuffled_mammography(seed: int) -> tuple[FloatArray, IntArray]:
     """Return mammography in a random order."""
-    data = named_set(MAMMOGRAPHY)
-    if data is None:
-        raise InvalidInputError("mammography was at hand and is no more")
+    data = require_set(MAMMOGRAPHY)
     order = np.random.default_rng(seed).permutation(len(data.labels))
     return data.features.to_numpy(dtype=np.float64)[order], data.labels[order].astype(np.int64)
 

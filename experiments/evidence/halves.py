@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.protocol import named_set
+from experiments.protocol import require_set
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.splits import stratified_split
-from obil.errors import InvalidInputError
 
 
 class Halves(NamedTuple):
@@ -28,9 +27,7 @@ class Halves(NamedTuple):
 
 def halves(name: str, seed: int) -> Halves:
     """Return a named set in random halves; equal rows may be on both sides, as they are in the folds of a fit."""
-    data = named_set(name)
-    if data is None:
-        raise InvalidInputError(f"{name} was at hand and is no more")
+    data = require_set(name)
     rows, labels = data.features.to_numpy(dtype=np.float64), data.labels.astype(np.int64)
     split = stratified_split(labels, test_size=0.5, random_state=seed)
     return Halves(rows[split.train], labels[split.train], rows[split.test], labels[split.test])

@@ -76,6 +76,29 @@ def test_a_score_that_cannot_separate_the_classes_is_refused() -> None:
     assert "ranks the classes backwards" in verdict.sentence
 
 
+@pytest.mark.parametrize(
+    ("bias", "slope", "said"),
+    [
+        (0.0, 1.0, "Deploy: the log ratios are calibrated as far as these rows can tell (offset 0.0"),
+        (0.0, 1.15, "% interval of the slope, 0."),
+        (0.2, 1.0, "% interval of the offset, -0."),
+    ],
+)
+def test_the_sentence_says_calibrated_only_where_the_intervals_hold_the_ideal(
+    bias: float, slope: float, said: str
+) -> None:
+    verdict = QUICK.judge(held_out(20_000, 0.2, 0, bias=bias, slope=slope))
+    assert verdict.decision == "deploy"
+    assert said in verdict.sentence
+    assert ("calibrated as far as" in verdict.sentence) == ("excludes" not in verdict.sentence)
+
+
+def test_with_three_classes_the_sentence_names_the_class_whose_offset_is_out() -> None:
+    verdict = QUICK.judge(three_classes(20_000, 1, bias=0.25))
+    assert verdict.decision == "deploy"
+    assert "interval of the offset of class 2, -0." in verdict.sentence
+
+
 def test_too_few_positives_is_its_own_verdict() -> None:
     verdicts = [QUICK.judge(with_counts(2000, 8, seed)) for seed in range(20)]
     verdicts += [QUICK.judge(with_counts(8, 2000, seed)) for seed in range(20)]

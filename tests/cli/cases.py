@@ -14,6 +14,15 @@ def obil(*arguments: object, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, catch_exceptions=False)
 
 
+def error_line(result: Result) -> str:
+    """Return the one line that says what is wrong: the last, after the steps that had begun."""
+    *steps, line, end = result.stderr.split("\n")
+    assert all(step.endswith("...") for step in steps), steps
+    assert end == ""
+    assert line.startswith("Error: ")
+    return line
+
+
 def ward_rows(n: int, prior: float, *, seed: int, separation: float = 2.0) -> list[list[str]]:
     """Return rows of id, size, pulse (sometimes missing), ward, ill (yes/no), score in [0, 1] of a sick ward."""
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from obil.cli.main import app
 from obil.datasets import prior_paths
 from obil.estimators.named_models import MODELS
 from obil.trackers import SafeTracker
-from tests.cli.cases import HEADER, listing, obil, ward_rows, write_csv
+from tests.cli.cases import HEADER, error_line, listing, obil, ward_rows, write_csv
 
 HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib", "scipy", "numpy", "skops")
 OPTIONS = ("--target", "ill", "--time", "day", "--positive", "yes", "--model", "logistic", "--drop", "score,id")
@@ -47,7 +47,9 @@ def table(moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_person_gets_a_table_a_verdict_and_a_plot(table: Path) -> None:
     result = obil("backtest", "t.csv", *OPTIONS, "--cost-fn", "3", "--out", "b.png")
     assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+    assert result.stderr.splitlines() == [
+        "Fitting logistic on the 1,200 earlier rows...", "Replaying the 1,200 later rows...",
+    ]  # fmt: skip
     assert "fitted on the 1,200 earlier rows, replayed on the 1,200 later ones" in result.stdout
     for method in ("not adapting", "Bayes bank", "safe tracker", "safe tracker, labels (1)", "oracle"):
         assert method in result.stdout
@@ -171,10 +173,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(name: str, table: Path) ->
     result = obil(*command.split())
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
-    assert said in result.stderr
-    assert "Traceback" not in result.stderr
-    assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
+    assert said in error_line(result)
     assert listing(table.parent) == before
 
 

@@ -167,9 +167,16 @@ def test_three_classes_are_fitted_and_decided(here: Path) -> None:
 def test_the_table_for_people_says_what_was_done_and_what_to_do_next(here: Path) -> None:
     result = obil("fit", "train.csv", "--target", "ill", "--model", "logistic", "--out", "m")
     assert result.exit_code == 0
-    assert result.stderr == ""
     for expected in ("Model written to m", "class yes (positive)", "slope", "AUC", "obil verify m"):
         assert expected in result.stdout
+
+
+def test_each_long_step_is_a_line_where_there_is_no_terminal(here: Path) -> None:
+    result = obil("fit", "train.csv", "--target", "ill", "--model", "logistic", "--out", "m", "--json")
+    assert result.stderr.splitlines() == [
+        "Fitting logistic on 400 rows...", "Measuring how fast the prior is followed...",
+    ]  # fmt: skip
+    json.loads(result.stdout)
 
 
 def test_brackets_in_a_label_are_text_and_not_markup(here: Path) -> None:

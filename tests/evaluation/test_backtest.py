@@ -22,7 +22,7 @@ from obil.errors import InvalidInputError, ModelFileError
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.evaluation.backtest import N_DRAWS, backtest
-from obil.evaluation.backtest_advice import TITLES, choose_lead, difference, difference_of_draws, start_weights
+from obil.evaluation.backtest_advice import TITLES, choose_lead, difference, difference_of_draws, weights_from_replays
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
 from obil.evaluation.prior_plots import draw_backtest
 from obil.evaluation.table_backtest import backtest_table
@@ -30,7 +30,7 @@ from obil.online.online_classifier import OnlineClassifier
 from obil.serving.files import load, save
 from obil.serving.tracker_advice import TrackerAdvice
 from obil.trackers import BayesBank, SafeTracker
-from obil.trackers.label_experts import start_weights as default_start_weights
+from obil.trackers.label_experts import start_weights
 from tests.serving.cases import MODELS
 
 N = 5_000  # rows, half of them to fit on
@@ -108,14 +108,24 @@ def test_a_prior_that_turns_fast_is_followed_fast() -> None:
 
 
 def test_start_weights_are_of_the_experts_and_leave_none_out() -> None:
-    names = list(SafeTracker(0.1).expert_weights)
+    n_experts = len(SafeTracker(0.1).expert_weights)
     for case in ("step", "drift", "quiet"):
         weights = found(case).recommendation.start_weights
-        assert len(weights) == len(names)
+        assert len(weights) == n_experts
         assert sum(weights) == pytest.approx(1.0, abs=1e-12)
-        assert (np.array(weights) >= np.array(default_start_weights()) / 2.0 - 1e-12).all()
-    drifted = dict(zip(names, found("drift").recommendation.start_weights, strict=True))
-    assert drifted["fast bank"] == min(drifted.values())  # it did the most harm
+        assert (np.array(weights) >= np.array(start_weights()) / 2.0 - 1e-12).all()
+
+
+def test_labels_move_the_start_weights_to_the_experts_that_did_well() -> None:
+    """Against the default ones: half of a weight is the default's, so that an expert that lost all keeps half."""
+    names, default = list(SafeTracker(0.1).expert_weights), np.array(start_weights())
+    drifted, stepped = (
+        dict(zip(names, np.array(found(case).recommendation.start_weights) / default, strict=True))
+        for case in ("drift", "step")
+    )
+    assert drifted["fast bank"] < 0.6  # it follows what is no move of the prior
+    assert all(factor > 5.0 for name, factor in drifted.items() if name.startswith("recalibration"))
+    assert stepped["fast bank"] > 5.0  # and here the prior does move
 
 
 def test_every_prior_is_the_one_that_deployment_estimates() -> None:
@@ -401,9 +411,9 @@ def test_the_lead_follows_from_what_is_beyond_noise() -> None:
 
 
 def test_start_weights_stay_within_log_2_of_the_replay_and_of_the_default() -> None:
-    default = np.array(default_start_weights())
+    default = np.array(start_weights())
     earned = np.random.default_rng(0).dirichlet(np.full(default.size, 0.05), size=N_DRAWS)
-    weights = np.array(start_weights(earned, default))
+    weights = np.array(weights_from_replays(earned, default))
     assert (weights >= earned.mean(axis=0) / 2.0 - 1e-12).all()
     assert (weights >= default / 2.0 - 1e-12).all()
     SafeTracker(0.1, start_weights=weights.tolist())

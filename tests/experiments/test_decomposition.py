@@ -36,7 +36,7 @@ def test_figures_are_means_over_splits_and_changes_are_paired() -> None:
     results = [
         (
             {"set": name, "split": split, "variant": variant},
-            {"auprc": 0.1 * split + 0.01 * number + 0.001 * split * number, "seconds": 2.0},
+            {"auprc": 0.1 * split + 0.01 * number + 0.001 * split * number, "seconds": 2.0, "on_gpu": False},
         )
         for number, variant in enumerate(variants)
         for name in SETTINGS["sets"]

@@ -15,6 +15,7 @@ from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.serving.ratio_model import RatioModel
+from obil.serving.tracker_advice import TrackerAdvice
 from obil.trackers import SafeTracker
 from obil.trackers.calibration_spread import evidence_variance
 from obil.trackers.view_reference import DIGITS, GRID, ViewReference
@@ -322,3 +323,12 @@ def table_of(model: RatioModel) -> FloatArray:
 
 def test_the_same_model_gives_the_same_tables() -> None:
     np.testing.assert_array_equal(table_of(fitted(3)), table_of(fitted(3)))
+
+
+def test_a_copy_with_advice_is_not_measured_again_also_where_the_model_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = replace(fitted(2), advice=None)
+    known = ViewReference.of_model(model)
+    monkeypatch.setattr("obil.trackers.view_reference.held_out_error", None)  # measuring would fail
+    advised = model.with_advice(TrackerAdvice("fast"))
+    del model
+    assert ViewReference.of_model(advised) is known

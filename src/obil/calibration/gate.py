@@ -10,6 +10,7 @@ from obil.arrays import FloatArray, require_in, require_positive
 from obil.bayes.posterior import posterior
 from obil.calibration.chance import Chance, effective_counts, simulate_chance
 from obil.calibration.diagnose import Diagnosis, diagnose
+from obil.calibration.recalibration import Recalibration
 from obil.calibration.verdict import Figure, Verdict
 from obil.serving.holdout import Holdout
 
@@ -102,7 +103,8 @@ class Gate:
         doubts = tuple(self._doubts(diagnosis, chance, fewest, inseparable))
         if doubts:
             return Verdict("too few", f"Too few rows to tell: {doubts[0]}.", doubts, figures)
-        return Verdict("deploy", f"Deploy: {_strengths(figures)}.", (_strengths(figures),), figures)
+        strengths = _strengths(figures, diagnosis.recalibration)
+        return Verdict("deploy", f"Deploy: {strengths}.", (strengths,), figures)
 
     def _figures(self, diagnosis: Diagnosis, chance: Chance) -> dict[str, Figure]:
         below = 1.0 - self.alpha / 3.0
@@ -189,12 +191,23 @@ def _offset_text(diagnosis: Diagnosis) -> str:
     return f"the log ratios of two classes are {np.ptp([0.0, *shifts]):.2f} out against each other"
 
 
-def _strengths(figures: dict[str, Figure]) -> str:
+def _strengths(figures: dict[str, Figure], found: Recalibration) -> str:
     offset, slope, ece = (figures[name].value for name in ("offset", "slope_error", "balanced_ece"))
-    return (
-        f"the log ratios are calibrated as far as these rows can tell (offset {offset:.2f}, slope off by {slope:.2f}, "
-        f"calibration error {ece:.3f} at equal priors)"
-    )
+    measured = f"offset {offset:.2f}, slope off by {slope:.2f}, calibration error {ece:.3f} at equal priors"
+    excluded = "; ".join(_excluded_ideals(found))
+    if excluded:
+        return f"the log ratios are near enough to calibrated, not exactly: {excluded} ({measured})"
+    return f"the log ratios are calibrated as far as these rows can tell ({measured})"
+
+
+def _excluded_ideals(found: Recalibration) -> Iterator[str]:
+    """Say which intervals leave out the value that a calibrated model has."""
+    names = ["offset"] if len(found.shifts) == 1 else [f"offset of class {k}" for k in range(1, len(found.shifts) + 1)]
+    ideals = [("slope", found.slope, 1.0), *((name, one, 0.0) for name, one in zip(names, found.shifts, strict=True))]
+    for name, estimate, ideal in ideals:
+        low, high = estimate.interval
+        if not low <= ideal <= high:
+            yield f"the {100 * found.level:g} % interval of the {name}, {low:.3f} to {high:.3f}, excludes {ideal:g}"
 
 
 def _inseparable(diagnosis: Diagnosis) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, CostFalseNegative, CostFalsePositive, one_line_errors, print_json, stated_costs
+from obil.cli.progress import show_step, working
 
 if TYPE_CHECKING:
     from obil.evaluation.backtest_advice import Replayed
@@ -63,7 +64,7 @@ def backtest(
     others = list(dict.fromkeys([time, *tables.names_of(drop)]))
     features, labels, n_unlabelled = tables.read_to_fit(data, target, others=others)
     many = model == OBIL and sys.stderr.isatty()  # a bar of its members instead
-    with nullcontext() if many else tables.working(f"Replaying {len(labels):,} rows with {model}..."):
+    with nullcontext() if many else working(f"Replaying {len(labels):,} rows with {model}..."):
         found, notes = backtest_table(
             features.drop(columns=others),
             labels,
@@ -77,6 +78,7 @@ def backtest(
             label_delay=label_delay,
             random_state=seed,
             verbose=many,
+            on_step=show_step,
         )
         tables.write_whole(out, lambda path: draw_backtest(found, path))
     if as_json:

@@ -10,6 +10,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, one_line_errors, print_json
+from obil.cli.progress import show_step, working
 
 if TYPE_CHECKING:
     from obil.estimators.table_fit import TableFit
@@ -87,13 +88,24 @@ def fit(
             "views": not no_views,
         }
         groups = None if group is None else as_groups(features[group])
-        with nullcontext() if many else tables.working(f"Fitting {name} on {len(labels):,} rows..."):
-            fitted = fit_table(learned, labels, **settings, groups=groups, time=times, random_state=seed, verbose=many)
+        with nullcontext() if many else working(f"Fitting {name} on {len(labels):,} rows..."):
+            fitted = fit_table(
+                learned,
+                labels,
+                **settings,
+                groups=groups,
+                time=times,
+                random_state=seed,
+                verbose=many,
+                on_step=show_step,
+            )
         if backtest and times is not None:  # what is replayed is what will be deployed
             from obil.evaluation.table_backtest import backtest_table
 
-            with tables.working(f"Replaying {len(labels):,} rows..."):
-                replayed, _ = backtest_table(learned, labels, **settings, time=times, random_state=seed)
+            with working(f"Replaying {len(labels):,} rows..."):
+                replayed, _ = backtest_table(
+                    learned, labels, **settings, time=times, random_state=seed, on_step=show_step
+                )
             fitted = replace(fitted, model=fitted.model.with_advice(replayed.recommendation.advice))
     is_new = not (out / MANIFEST).is_file()
     save(fitted.model, out)
@@ -106,7 +118,9 @@ def fit(
             f"{', '.join(map(repr, rising))} only rises or falls along the table: what tells the time misleads a "
             f"model; leave it out (--drop {','.join(rising)}), or cut the folds by it (--time)"
         )
-    with tables.working("Measuring how fast the prior is followed..."):
+    measuring = "Measuring how fast the prior is followed..."
+    show_step(measuring)
+    with working(measuring):
         summary |= _expected(fitted.model, in_order=times is not None)
     _report(summary | ({} if replayed is None else {"backtest": replayed.to_json()}), as_json=as_json)
 

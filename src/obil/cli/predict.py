@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from obil.cli import common, tables
+from obil.cli.progress import working
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +53,7 @@ def predict(
         fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0
     )
     table = tables.read_for_model(data, fitted, text=kept)
-    with tables.working(f"Scoring {len(table.frame):,} rows..."):
+    with working(f"Scoring {len(table.frame):,} rows..."):
         decisions = online.decide_log_ratios(fitted.log_ratios(table.rows))
     scored = _scored(table.frame[kept], decisions, fitted)
     if out is None:

@@ -7,6 +7,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, ModelFolder, Trust, one_line_errors, print_json
+from obil.cli.progress import working
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +47,7 @@ def prior(
     table = tables.read_for_model(data, fitted, text=[] if by is None else [by])
     names = None if by is None else _names(table.frame[by])
     classes = fitted.classes_.tolist()
-    with tables.working("Estimating the prevalence..."):
+    with working("Estimating the prevalence..."):
         groups = _groups(fitted, table.rows, names, level)
     if as_json:
         print_json({"level": level, "by": by, "groups": [group.as_json(classes) for group in groups]})

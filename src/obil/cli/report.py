@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from obil.cli import common, tables
+from obil.cli.progress import working
 
 
 @common.one_line_errors()
@@ -27,7 +28,7 @@ def report(
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
     fitted = tables.load_model(model, trust)
     rows = tables.read_labelled(holdout, fitted, target)
-    with tables.working(f"Judging {len(rows.labels):,} rows..."):
+    with working(f"Judging {len(rows.labels):,} rows..."):
         found = write_report(fitted, rows.rows, fitted.classes_[rows.labels], out, policy=rule)
     if rows.n_unlabelled:
         typer.echo(f"{rows.n_unlabelled:,} unlabelled rows left out")

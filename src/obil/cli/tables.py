@@ -3,8 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -251,18 +250,6 @@ def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]])
     """Print a table with its title above it, where it is not cut to the table's width."""
     typer.echo(title)
     print_table("", header, rows)
-
-
-@contextmanager
-def working(message: str) -> Iterator[None]:
-    """Show that long work is in progress, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(message):
-        yield
 
 
 def _require_numbers(frame: "pd.DataFrame", names: Collection[str], table: Path) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, ModelFolder, Trust, one_line_errors, print_json
+from obil.cli.progress import working
 
 REFUSED = 1  # exit code
 
@@ -24,7 +25,7 @@ def verify(
 
     fitted = tables.load_model(model, trust)
     rows = tables.read_labelled(holdout, fitted, target)
-    with tables.working(f"Judging {len(rows.labels):,} rows..."):
+    with working(f"Judging {len(rows.labels):,} rows..."):
         found = verified(fitted, rows.rows, fitted.classes_[rows.labels])
     if as_json:
         print_json({"model": str(model), "unlabelled": rows.n_unlabelled} | found.to_json())

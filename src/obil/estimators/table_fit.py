@@ -1,6 +1,7 @@
 """Fit a ratio model on a table as people keep them: categories, missing values, ids and all."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +41,7 @@ def fit_table(
     views: bool = True,
     random_state: int | None = 0,
     verbose: bool = False,
+    on_step: Callable[[str], None] | None = None,
 ) -> TableFit:
     """Learn the columns, then fit and calibrate the named model.
 
@@ -53,6 +55,8 @@ def fit_table(
         As in `RatioClassifier.fit`; see `as_groups` and `obil.datasets.times.as_times`.
     verbose
         Show a progress bar where the model has many members.
+    on_step
+        Is told each long step, in a line, as it begins.
 
     >>> table = pd.DataFrame({"age": range(40), "ward": ["A", "B"] * 20})
     >>> ill = np.where((table["age"] * 7) % 40 > 20, "yes", "no")
@@ -66,6 +70,8 @@ def fit_table(
     classifier = table_classifier(
         model, encoder, calibration=calibration, views=views, random_state=random_state, verbose=verbose
     )
+    if on_step is not None:
+        on_step(f"Fitting {model} on {len(numbers):,} rows...")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

@@ -31,7 +31,7 @@ from obil.evaluation.backtest_advice import (
     Scored,
     choose_lead,
     replayed,
-    start_weights,
+    weights_from_replays,
     why,
 )
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
@@ -227,7 +227,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
     losses = {method: drawn[0].losses for method, drawn in scored.items()}
     lead = choose_lead(losses[STATIC], losses[SAFE], losses[FAST])
     n_labels = len(came) - 1
-    weights = start_weights(np.array([one[-1] for one in earned]), earned[0][0])
+    weights = weights_from_replays(np.array([one[-1] for one in earned]), earned[0][0])
     sentence = why(
         lead,
         {one.method: one for one in methods},

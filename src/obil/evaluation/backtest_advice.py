@@ -130,12 +130,12 @@ def choose_lead(static: FloatArray, safe: FloatArray, fast: FloatArray) -> str:
     return "training" if harm.sign > 0 and harm.mean * len(safe) > np.log(len(safe)) else "auto"
 
 
-def start_weights(earned: FloatArray, default: FloatArray) -> tuple[float, ...]:
+def weights_from_replays(earned: FloatArray, default: FloatArray) -> tuple[float, ...]:
     """Return weights for the experts to start with, from those they had at the end of m replays with labels, (m, M).
 
     Half their mean, half the default (M,): a start that costs at most log 2 more than the better of the two would have.
 
-    >>> start_weights(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.5, 0.5]))
+    >>> weights_from_replays(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.5, 0.5]))
     (0.375, 0.625)
     """
     mean = earned.mean(axis=0)

@@ -1,6 +1,7 @@
 """Backtest a table with a model that is given by its name."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,10 +32,12 @@ def backtest_table(
     views: bool = True,
     random_state: int = 0,
     verbose: bool = False,
+    on_step: Callable[[str], None] | None = None,
 ) -> tuple[Backtest, tuple[str, ...]]:
     """Run `obil.backtest` on a table with a model by its name, as in `fit_table`; return notes on the table, too.
 
     The columns are those that `fit_table` takes; categories that only the later rows hold are unknown to the model.
+    `on_step` is told each long step, in a line, as it begins.
     """
     plan = BacktestPlan(costs, train_size, label_rate, label_delay, random_state)
     classes = ordered_classes(labels, positive)
@@ -47,11 +50,14 @@ def backtest_table(
         model, encoder, calibration=calibration, views=views, random_state=random_state, verbose=verbose
     )
     matrix = encoder.encode(features)
+    tell = on_step or (lambda _: None)
+    tell(f"Fitting {model} on the {len(split.train):,} earlier rows...")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = fit_earlier(classifier, matrix[split.train], numbers[split.train], times[split.train])
     warned = dict.fromkeys(first_line(one.message) for one in caught if issubclass(one.category, UserWarning))
     named = replace(fitted, classes_=classes)
+    tell(f"Replaying the {len(split.test):,} later rows...")
     return replay(named, matrix[split.test], numbers[split.test], split, plan), (*notes, *warned)
 
 

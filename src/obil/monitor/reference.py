@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from obil.monitor.monitor_memory import MonitorMemory, payoffs, start_wealths
 from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
 from obil.serving.holdout import Holdout
+from obil.serving.measured_once import MeasuredOnce
 from obil.serving.ratio_model import LARGEST_BLOCK, RatioModel
 from obil.trackers.calibration_spread import thinned_rows
 
@@ -105,9 +105,6 @@ def fingerprint_of(holdout: Holdout) -> str:
     return digest.hexdigest()
 
 
-_REFERENCES: WeakKeyDictionary[RatioModel, MonitorReference] = WeakKeyDictionary()
-
-
 def allowances_of(model: RatioModel) -> dict[str, Any]:
     """Return what a monitor of a model's streams allows for: its tolerance, and the rows of a block."""
     if model.evidence is None:
@@ -116,10 +113,15 @@ def allowances_of(model: RatioModel) -> dict[str, Any]:
 
 
 def monitor_reference(model: RatioModel) -> MonitorReference:
-    """Return the common reference of all streams of a model; computed once, kept as long as the model is."""
-    if model not in _REFERENCES:
-        whole = model.evidence_holdout
-        rows = thinned_rows(whole.labels, n_classes=model.n_classes, most=MONITOR_ROWS)
-        sample = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows])
-        _REFERENCES[model] = MonitorReference.of(sample, **allowances_of(model))
-    return _REFERENCES[model]
+    """Return the common reference of all streams of a model, computed once."""
+    return _REFERENCES.of(model)
+
+
+def _computed(model: RatioModel) -> MonitorReference:
+    whole = model.evidence_holdout
+    rows = thinned_rows(whole.labels, n_classes=model.n_classes, most=MONITOR_ROWS)
+    sample = Holdout(whole.log_ratios[rows], whole.labels[rows], whole.weights[rows])
+    return MonitorReference.of(sample, **allowances_of(model))
+
+
+_REFERENCES = MeasuredOnce(_computed)

@@ -9,7 +9,7 @@ from obil.arrays import FloatArray, IntArray, as_labels, as_log_ratios, require_
 from obil.errors import InvalidInputError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Holdout:
     """Held-out rows: what policies, BBSE, the gate and the monitor read.
 

@@ -65,7 +65,7 @@ def guard_rows(
     kept: FloatArray,
     grid: FloatArray,
     expected: FloatArray,
-    sensitivity: FloatArray,
+    shrinkage: FloatArray,
     noise: FloatArray,
     least_information: FloatArray,
     may_admit: bool,
@@ -82,7 +82,7 @@ def guard_rows(
 ) -> None:
     """Write the guarded prior before each of n rows, and the one after the last, (n + 1, K).
 
-    `slow` and `fast` are the priors of the two banks, (n + 1, K), and `sensitivity` is theirs, (2, C, G); `views`
+    `slow` and `fast` are the priors of the two banks, (n + 1, K), and `shrinkage` is theirs, (2, C, G); `views`
     (n, V, K), with V = 0 where there are none.
     """
     n_rows, n_classes = rows.shape
@@ -90,9 +90,9 @@ def guard_rows(
     ratios = np.empty(n_views + 1)
     for t in range(n_rows + 1):
         if may_admit and seen[1] >= QUIET_BLOCKS:
-            _hold_back(fast[t], start, grid, sensitivity[FAST], bounds, guarded[t])
+            _hold_back(fast[t], start, grid, shrinkage[FAST], bounds, guarded[t])
         else:
-            _hold_back(slow[t], start, grid, sensitivity[SLOW], bounds, guarded[t])
+            _hold_back(slow[t], start, grid, shrinkage[SLOW], bounds, guarded[t])
         if t == n_rows or n_views == 0:
             continue
         for c in range(n_monitored):
@@ -124,13 +124,13 @@ def _hold_back(
     tracked: FloatArray,
     start: FloatArray,
     grid: FloatArray,
-    sensitivity: FloatArray,
+    shrinkage: FloatArray,
     bounds: FloatArray,
     guarded: FloatArray,
 ) -> None:
     """Write `tracked` shrunk towards the start prior.
 
-    A move m of x is scaled by 1 - (a / m)^2, where a is the sensitivity, how far x may move though the prior does not;
+    A move m of x is scaled by 1 - (a / m)^2, where a is the shrinkage, how far x may move though the prior does not;
     then it is taken back as far as the views' excess disagreement reaches towards the start.
     """
     n_classes, n_monitored = tracked.size, bounds.shape[0]
@@ -139,7 +139,7 @@ def _hold_back(
     moved = False
     for c in range(n_monitored):
         k = 1 if n_classes == 2 else c
-        allowed = max(np.interp(tracked[k], grid, sensitivity[c]), np.interp(start[k], grid, sensitivity[c]))
+        allowed = max(np.interp(tracked[k], grid, shrinkage[c]), np.interp(start[k], grid, shrinkage[c]))
         if allowed == 0.0 and bounds[c, 0] == 0.0 and bounds[c, 1] == 0.0:
             continue
         origin = np.arcsin(np.sqrt(min(start[k], 1.0)))

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from obil.arrays import FloatArray, IntArray
 from obil.bayes.one_vs_rest import one_vs_rest
 from obil.errors import InvalidStateError
 from obil.serving.holdout import Holdout
+from obil.serving.measured_once import MeasuredOnce
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
 from obil.trackers.calibration_spread import map_variance, thinned_rows
@@ -35,8 +35,6 @@ ERRORS_ALLOWED = 3.0  # root mean square errors of the past that a move must exc
 LARGEST_FAST_ERROR = 0.03  # of the fast bank, for it to be admitted
 LARGEST_SENSITIVITY = 0.1  # likewise, at the start prior
 NOT_KNOWN = 2.0  # an error beyond any move: nothing vouches for the prior
-
-_REFERENCES: "WeakKeyDictionary[RatioModel, ViewReference]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +76,7 @@ class ViewReference:
     @classmethod
     def of_model(cls, model: RatioModel) -> "ViewReference":
         """Return what a model and its views show on its held-out rows, measured once for each model."""
-        if model not in _REFERENCES:
-            _REFERENCES[model] = cls._measured(model)
-        return _REFERENCES[model]
+        return _REFERENCES.of(model)
 
     @classmethod
     def _measured(cls, model: RatioModel) -> "ViewReference":
@@ -122,11 +118,11 @@ class ViewReference:
         """Return the guarded priors of both banks before each of these held-out rows, (2, n, K)."""
         own, *views = (score_map.apply(scores[rows]) for score_map, scores in model.evidence_maps)
         slow, fast = (bank.path(own) for bank in (BayesBank.slow(model.prior_), BayesBank(model.prior_)))
-        guarded, sensitivity = np.empty((2, *fast.shape)), np.stack([self.sensitivity] * 2)
+        guarded, shrinkage = np.empty((2, *fast.shape)), np.stack([self.sensitivity] * 2)  # no errors yet
         for tracked, into in zip((slow, fast), guarded, strict=True):
             guard_rows(
                 own, np.stack(views, axis=1), tracked, fast, model.prior_, np.array(KEPT_EACH_BLOCK), self.grid,
-                self.expected, sensitivity, self.noise, self.least_information, False,
+                self.expected, shrinkage, self.noise, self.least_information, False,
                 *GuardMemory.empty(self.n_views + 1, model.n_classes), into,
             )  # fmt: skip
         return guarded[:, :-1]
@@ -168,6 +164,9 @@ class ViewReference:
         if not usable or [array.shape for array in arrays] != shapes:
             raise InvalidStateError("the view_reference of this safe tracker is damaged")
         return cls(*arrays)
+
+
+_REFERENCES = MeasuredOnce(ViewReference._measured)
 
 
 def _weights(rows: Holdout, prior: FloatArray, k: int, level: float) -> FloatArray:

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import obil
+from obil.service.http.responses import json_bytes
 from obil.service.records import LabelResult
 from obil.service.refusals import (
     BadInputError,
@@ -499,6 +501,18 @@ def test_tells_the_history_of_a_stream(start: Start) -> None:
     assert series.columns["recall"][-1] == pytest.approx(now["recall"]["value"], abs=0.02)
     empty = asyncio.run(hub.history("shop", end=1.0))
     assert empty.columns["row"] == []
+
+
+def test_a_figure_that_nothing_bounds_is_null_in_json_and_its_source_says_unknown(start: Start) -> None:
+    hub, (rows, _) = start(), gaussian_rows(400, 0.001, 12)
+    decide(hub, rows)
+    performance = json.loads(json_bytes(asyncio.run(hub.detail("shop"))))["performance"]
+    precision = performance["now"]["precision"]
+    assert (precision["value"], precision["source"]) == (None, "unknown")
+    assert 0.5 < precision["high"] - precision["low"] < 1.0
+    assert performance["now"]["recall"]["source"] == "expected"
+    assert performance["now"]["recall"]["value"] > 0.0
+    assert performance["text"].startswith("Now: precision unknown, recall ")
 
 
 def test_rows_that_wait_together_are_decided_together_and_just_the_same(start: Start) -> None:

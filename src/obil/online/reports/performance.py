@@ -1,6 +1,5 @@
 """Estimate how good the decisions are before any label has come: precision, recall, F1, alerts and cost."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,13 +14,11 @@ from obil.errors import InvalidInputError
 from obil.online.reports.calibration_drift import drift_of_rates
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.reports.performance_report import Estimate, Performance, PerformanceReport, Source
+from obil.online.reports.unknown_figures import with_unknown_figures
 from obil.online.state.outcome_tally import ENOUGH_LABELS, LabelledPart, OutcomeTally, Part
 from obil.serving.calibrators import AppliesMap, Calibrator
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.calibration_spread import logits_of, with_calibration_spread
-
-WIDEST = 0.5  # interval of a rate that is still an answer
-WIDEST_COST = 2.0  # likewise of a cost, in that cost
 
 
 def performance_report(
@@ -51,26 +48,8 @@ def performance_report(
         trusted=trusted,
     )
     both = performance_now(point), performance_over_window(tally, point)
-    return PerformanceReport(
-        *(replace(_known(one, point.cost_range), one_class_labels=one_class_labels) for one in both)
-    )
-
-
-def _known(found: Performance, cost_range: tuple[float, float]) -> Performance:
-    """Return the figures, those without labels whose interval is too wide for an answer as unknown."""
-
-    def known(one: Estimate, widest: float) -> Estimate:
-        guessed = one.source in ("expected", "both") and not math.isnan(one.value)
-        return replace(one, value=math.nan, source="unknown") if guessed and one.high - one.low > widest else one
-
-    cost = found.cost
-    return replace(
-        found,
-        precision=known(found.precision, WIDEST),
-        recall=known(found.recall, WIDEST),
-        f1=known(found.f1, WIDEST),
-        cost=None if cost is None else known(cost, WIDEST_COST * (cost.value - cost_range[0])),
-    )
+    known = (with_unknown_figures(one, least_cost=point.cost_range[0]) for one in both)
+    return PerformanceReport(*(replace(one, one_class_labels=one_class_labels) for one in known))
 
 
 def performance_now(point: "OperatingPoint") -> Performance:

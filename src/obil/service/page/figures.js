@@ -3,6 +3,7 @@ import { make, setText } from "./elements.js";
 import { whatIs } from "./meanings.js";
 import { NONE, count, isNumber, odds, oneIn, percent, percentRange } from "./numbers.js";
 import { estimate, keyOf, positiveOf } from "./prevalence.js";
+import { REASON, isUnknown } from "./unknown_figure.js";
 
 const TILES = [
   ["prior", "Prevalence now"], ["alert_rate", "Alert rate"], ["threshold", "Threshold"],
@@ -42,7 +43,9 @@ export class Figures {
       const { value, low, high } = estimate(now?.[quantity]);
       const known = estimate(stream.performance?.window?.[quantity]);
       const seen = ["labels", "both"].includes(known.source) && isNumber(known.value) ? `from labels ${percent(known.value)}` : "";
-      this.#set(quantity, percent(value), isNumber(low) ? `${percent(level)}: ${percentRange(low, high)}` : "", seen);
+      const unknown = isUnknown(now?.[quantity]);
+      this.tiles.get(quantity).value.title = unknown ? REASON : "";
+      this.#set(quantity, unknown ? "unknown" : percent(value), isNumber(low) ? `${percent(level)}: ${percentRange(low, high)}` : "", seen);
     }
   }
 }

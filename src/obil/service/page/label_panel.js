@@ -2,6 +2,7 @@
 import { make } from "./elements.js";
 import { count, isNumber, percent, percentRange } from "./numbers.js";
 import { estimate } from "./prevalence.js";
+import { REASON, isUnknown } from "./unknown_figure.js";
 
 const SOURCES = { expected: "expected", labels: "from labels", both: "partly from labels", counted: "counted" };
 const OUTCOMES = [
@@ -31,8 +32,10 @@ function outcomeTable(shown, counts) {
 function performanceTable({ now, window }) {
   const cell = (figure) => {
     const { value, low, high, source } = estimate(figure);
+    const range = make("span", { class: "also" }, isNumber(low) ? percentRange(low, high) : "");
+    if (isUnknown(figure)) return make("td", { title: REASON }, make("span", { class: "value" }, "unknown"), range);
     if (!isNumber(value)) return make("td", {}, "–");
-    return make("td", {}, make("span", { class: "value" }, percent(value)), make("span", { class: "also" }, isNumber(low) ? percentRange(low, high) : ""), source ? make("span", { class: "also" }, SOURCES[source] ?? source) : null);
+    return make("td", {}, make("span", { class: "value" }, percent(value)), range, source ? make("span", { class: "also" }, SOURCES[source] ?? source) : null);
   };
   const rows = [["precision", "Precision"], ["recall", "Recall"], ["f1", "F1"], ["alert_rate", "Alert rate"]].filter(([name]) => now?.[name]);
   const past = isNumber(window.rows) && window.rows >= 1 ? `Last ${count(window.rows < 100 ? window.rows : Number(window.rows.toPrecision(2)))} rows` : "Last rows";
