@@ -87,29 +87,28 @@ def _fusion_part(figures: dict[str, float], settings: dict[str, Any]) -> list[st
         "Each row has the weights of its own variance; the paper's weight network, which approximates them, is left "
         f"out. {settings['splits']} splits with {settings['test_share']:.0%} held out, mean ± standard deviation; "
         "test rows at the training prior; F1 under the F1 policy, errors at probability 1/2. Ensemble size K from 5 to "
-        "10 is in the [ablations](ablations.md), as is alpha on real streams.\n"
+        "10 is in `ablations`, as is alpha on real streams.\n"
     ]
+    own = settings["own_passes"]
+    columns = [(measure, passes) for measure in MEASURES for passes in settings["passes"]]
     for name in sets:
-        rows = []
-        for passes in settings["passes"]:
-            for tau in names:
-                place = f"fusion/{name}/{passes}/{tau}"
-                rows.append([f"M {passes}, tau {tau}", *(_with_spread(figures, f"{place}/{m}", m) for m in MEASURES)])
-        every = [f"{passes}/{tau}" for passes in settings["passes"] for tau in names if tau != CHOSEN]
-        bests = [
-            f"{label} {_ends(figures, name, measure, every)}" for measure, label in MEASURES.items()
-        ]  # fmt: skip
-        own = settings["own_passes"]
+        rows = [
+            [f"tau {tau}", *(_with_spread(figures, f"fusion/{name}/{passes}/{tau}/{m}", m) for m, passes in columns)]
+            for tau in names
+        ]
+        tried = [f"{passes}/{tau}" for passes in settings["passes"] for tau in names if tau not in (EQUAL, CHOSEN)]
+        tried.append(f"{own}/{EQUAL}")  # which M does not change
+        ends = [f"{label} {_ends(figures, name, measure, tried)}" for measure, label in MEASURES.items()]
         kept = "; ".join(
             f"{label} {_text(measure, figures[f'fusion/{name}/{own}/{CHOSEN}/{measure}'])}"
             for measure, label in MEASURES.items()
         )
         equal = figures[f"fusion/{name}/{own}/chose equal weights"] * settings["splits"]
         parts += [
-            f"{SET_NAMES[name]}. From the best to the worst of {len(every)} choices of M and tau, in hindsight: "
-            f"{'; '.join(bests)}. Cross-validated at M {own}, the default of `OBILClassifier`: {kept}; it "
+            f"{SET_NAMES[name]}. From the best to the worst of {len(tried)} choices of M and tau, in hindsight: "
+            f"{'; '.join(ends)}. Cross-validated at M {own}, the default of `OBILClassifier`: {kept}; it "
             f"chose equal weights in {equal:.0f} of {settings['splits']} splits.\n",
-            markdown_table(["choice", *MEASURES.values()], rows),
+            markdown_table(["", *(f"{MEASURES[measure]}, M {passes}" for measure, passes in columns)], rows),
         ]
     return parts
 

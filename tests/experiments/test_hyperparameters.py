@@ -79,6 +79,6 @@ def test_one_real_split_is_fused_at_every_m_and_tau_and_the_page_shows_both_part
                 hyperparameters.run({"part": "tracker", "scenario": s, "seed": 0}, settings)) for s in SIX]  # fmt: skip
     figures = hyperparameters.figures([(cell, found), *streams], settings)
     page = hyperparameters.table(figures, settings)
-    assert f"M 30, tau {CHOSEN}" in page
+    assert f"| tau {CHOSEN} |" in page
     assert "Bayes bank, untuned" in page
     assert page.count("(the paper's)") == len(SWEPT)
