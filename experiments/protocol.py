@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import average_precision_score
+from sklearn.model_selection import train_test_split
 
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.reliability import calibration_error, reliability
@@ -27,7 +28,9 @@ SET_NAMES = {
     "mammography": "Mammography",
     "thyroid_ann": "Thyroid",
     "creditcard": "Credit card",
+    "creditcard_hours": "Credit card, 100,000 rows",
 }
+STAND_INS = {"creditcard": "creditcard_hours"}  # where the set itself is not at hand
 Alerts = npt.NDArray[np.bool_]
 
 
@@ -87,6 +90,11 @@ def present_sets(names: list[str]) -> list[str]:
     return [name for name in names if named_set(name) is not None]
 
 
+def with_stand_ins(names: list[str]) -> list[str]:
+    """Return those of the sets that are at hand; a set that is not, but for which another can stand, is that other."""
+    return present_sets([name if named_set(name) else STAND_INS.get(name, name) for name in names])
+
+
 def missing_networks_or_sets(names: list[str]) -> str | None:
     """Return why networks cannot be trained on any of these sets here, or None; one not at hand is left out."""
     if find_spec("torch") is None:
@@ -103,11 +111,17 @@ def require_set(name: str) -> NamedSet:
 
 
 @lru_cache(maxsize=2)
-def split_set(name: str, seed: int, test_size: float) -> SplitSet:
-    """Return a set split by class, duplicates on one side; codes of categories are strings."""
+def split_set(name: str, seed: int, test_size: float, most_rows: int | None = None) -> SplitSet:
+    """Return a set split by class, duplicates on one side; codes of categories are strings.
+
+    Of more than `most_rows` rows that train, so many are kept, at the same class prior.
+    """
     data = require_set(name)
     rows, labels = data.features, data.labels.astype(np.int64)
     train, test = stratified_split(labels, test_size=test_size, random_state=seed, rows=rows.to_numpy())
+    if most_rows is not None and len(train) > most_rows:
+        kept, _ = train_test_split(train, train_size=most_rows, stratify=labels[train], random_state=seed)
+        train = np.sort(kept)
     rows = rows.assign(**{column: rows[column].astype(str) for column in data.categorical})
     return SplitSet(name, seed, rows.iloc[train], labels[train], rows.iloc[test], labels[test], tuple(data.categorical))
 

@@ -1,11 +1,13 @@
 """Break the assumptions on purpose: features that blur, ratios that lie, a prior that races.
 
 The paper says that its method loses little up to some noise and fails beyond, that it falls below BBSE and SMOTE at
-given calibration errors, and that a short window is better where the prior moves fast. `experiments.stress` has one
-file for each; the tables are written in `experiments.robustness_page`, and drawn in `experiments.robustness_plots`.
+given calibration errors, and that a short window is better where the prior moves fast. Noise and calibration errors are
+for gradient boosting, and for the paper's own ensemble on fewer sets and splits. `experiments.stress` has one file for
+each; the tables are written in `experiments.robustness_page`, and drawn in `experiments.robustness_plots`.
 """
 
 import importlib
+from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
@@ -13,10 +15,12 @@ import numpy as np
 
 from experiments import robustness_page, robustness_plots
 from experiments.choices.losses import loaded
+from experiments.one_thread import one_thread
 from experiments.paper_claims import LEAD_OVER_BBSE, NOISE_LOSS
+from experiments.robustness_page import of_paper, part_of
 from experiments.runner import Cell, Settings
 from experiments.spread import standard_deviation
-from experiments.stress.contest import METHODS, OURS, RIVALS
+from experiments.stress.contest import BOOSTING, METHODS, OURS, PAPER, RIVALS
 from experiments.stress.drift import TRACKERS
 from experiments.stress.miscalibration import FAMILIES
 from obil.errors import InvalidInputError
@@ -26,7 +30,9 @@ plots, table = robustness_plots.plots, robustness_page.table
 
 def missing(settings: Settings) -> str | None:
     """Return why this experiment cannot run here, or None."""
-    for name in settings["sets"]:
+    if find_spec("torch") is None:
+        return "networks are trained with torch: pip install 'obil[torch]'"
+    for name in {*settings["sets"], *settings["paper_sets"]}:
         try:
             loaded(name)
         except InvalidInputError as error:
@@ -35,11 +41,12 @@ def missing(settings: Settings) -> str | None:
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """List the work: noise and miscalibration on one split of one set, drift by seed."""
+    """List the work: noise and miscalibration of a model on one split of one set, drift by seed."""
     work: list[Cell] = [
-        {"part": part, "set": name, "split": split}
-        for name in settings["sets"]
-        for split in range(settings["splits"])
+        {"part": part, "set": name, "split": split, "model": model}
+        for model, own in ((PAPER, of_paper(settings)), (BOOSTING, settings))
+        for name in own["sets"]
+        for split in range(own["splits"])
         for part in ("noise", "miscalibration")
     ]
     return work + [{"part": "drift", "seed": seed} for seed in range(settings["drift_seeds"])]
@@ -47,12 +54,16 @@ def cells(settings: Settings) -> list[Cell]:
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Measure one cell."""
-    found: dict[str, Any] = importlib.import_module(f"experiments.stress.{cell['part']}").run(cell, settings)
+    with one_thread():
+        found: dict[str, Any] = importlib.import_module(f"experiments.stress.{cell['part']}").run(cell, settings)
     return found
 
 
 def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> dict[str, float]:
-    """Name the means over splits, sets and seeds, after `sd` their spread, and what the paper's claims come to."""
+    """Name the means over splits, sets and seeds, after `sd` their spread, and what the paper's claims come to.
+
+    Those of the paper's ensemble begin with `paper`.
+    """
     found: dict[str, float] = {}
 
     def add(place: str, runs: dict[Any, list[dict[str, Any]]]) -> None:
@@ -71,11 +82,17 @@ def figures(results: list[tuple[Cell, dict[str, Any]]], settings: Settings) -> d
                 runs.setdefault(cell[run], []).append(result)
         return runs
 
-    for name in settings["sets"]:
-        add(f"noise/{name}", of("noise", "split", set=name))
-    add("miscalibration", of("miscalibration", "split"))
+    for model, place, own in ((BOOSTING, "", settings), (PAPER, f"{PAPER}/", of_paper(settings))):
+        for name in own["sets"]:
+            add(f"{place}noise/{name}", of("noise", "split", set=name, model=model))
+        add(f"{place}miscalibration", of("miscalibration", "split", model=model))
     add("drift", of("drift", "seed"))
-    return found | _losses(found, settings) | _leads(found, settings)
+    claims = {f"{PAPER}/{name}": value for name, value in _claims(part_of(found), of_paper(settings)).items()}
+    return found | _claims(found, settings) | claims
+
+
+def _claims(figures: dict[str, float], settings: Settings) -> dict[str, float]:
+    return _losses(figures, settings) | _leads(figures, settings)
 
 
 def _losses(figures: dict[str, float], settings: Settings) -> dict[str, float]:

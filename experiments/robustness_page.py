@@ -14,7 +14,7 @@ from experiments.paper_claims import (
     NOISE_LOSS,
     SHIFTED,
 )
-from experiments.stress.contest import METHODS, OURS, RIVALS
+from experiments.stress.contest import BOOSTING, METHODS, OURS, PAPER, RIVALS
 from experiments.stress.drift import TRACKERS
 from experiments.stress.miscalibration import FAMILIES, VERDICTS
 
@@ -28,18 +28,53 @@ ALARMS = {
 
 def table(figures: dict[str, float], settings: dict[str, Any]) -> str:
     """Write the figures as Markdown."""
-    return "\n".join(
-        [*_noise_part(figures, settings), *_fault_part(figures, settings), *_drift_part(figures, settings)]
+    own, of_own = part_of(figures), of_paper(settings)
+    parts = _noise_part(figures, settings, BOOSTING)
+    if own:
+        parts += [_the_paper_s_ensemble(settings), *_noise_part(own, of_own, PAPER)]
+    parts += _fault_part(figures, settings, BOOSTING)
+    if own:
+        parts += _fault_part(own, of_own, PAPER)
+    return "\n".join([*parts, *_drift_part(figures, settings)])
+
+
+def of_paper(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the part with the paper's ensemble: fewer sets and splits."""
+    own = {"sets": settings.get("paper_sets", []), "splits": settings.get("paper_splits", 0)}
+    return settings | own
+
+
+def part_of(figures: dict[str, float]) -> dict[str, float]:
+    """Return the figures of the paper's ensemble under the names that those of boosting have."""
+    starts = {f"{PAPER}/": "", f"sd {PAPER}/": "sd "}
+    return {
+        new + name.removeprefix(start): value
+        for name, value in figures.items()
+        for start, new in starts.items()
+        if name.startswith(start)
+    }
+
+
+def _the_paper_s_ensemble(settings: dict[str, Any]) -> str:
+    own = of_paper(settings)
+    return (
+        f'Of the paper\'s ensemble (`OBILClassifier(member="paper")`, with views), on {_listed(own["sets"])} and '
+        f"{own['splits']} of the {settings['splits']} splits, as its fits take longest. SMOTE is one network of its "
+        "architecture, trained on SMOTE's rows. All else is as above.\n"
     )
+
+
+def _listed(sets: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sets)
 
 
 def _with_spread(figures: dict[str, float], name: str, form: str = ".3f") -> str:
     return f"{figures[name]:{form}} ± {figures[f'sd {name}']:{form}}"
 
 
-def _noise_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str]:
+def _noise_part(figures: dict[str, float], settings: dict[str, Any], model: str) -> list[str]:
     factors = " and ".join(at_factor(factor) for factor in settings["factors"])
-    parts = [
+    told = [
         "**Noise in the features**, with a prior that changed as well. F1, mean ± standard deviation over "
         f"{settings['splits']} splits, each with {settings['draws']} streams of {settings['n_rows']:,} held-out rows "
         f"at each shift ({factors}, where Qp is the training imbalance ratio). "
@@ -53,6 +88,7 @@ def _noise_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
         "there are fewest rows to find anything by). The paper gives F1 on mammography alone; its value without noise "
         f"is that of its table at {at_factor(SHIFTED)}, so that the claim stands beside that shift alone.\n"
     ]
+    parts = told if model == BOOSTING else []
     for name in settings["sets"]:
         for factor in settings["factors"]:
             parts += [f"`{name}`, {at_factor(factor)}:\n", _noise_table(figures, name, factor, settings)]
@@ -87,11 +123,11 @@ def _claimed_f1(level: float) -> str:
     return f"below {f1:.2f}" if level > beyond else f"{NOISE_F1[level]:.2f}" if level in NOISE_F1 else ""
 
 
-def _fault_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str]:
+def _fault_part(figures: dict[str, float], settings: dict[str, Any], model: str) -> list[str]:
     n_fits = len(settings["sets"]) * settings["splits"]
     error, lead = LEAD_OVER_BBSE
-    parts = [
-        f"**Planted miscalibration.** The log ratios of the same {n_fits} models (all sets together), of their "
+    told = [
+        f"**Planted miscalibration.** The log ratios of the same {n_fits} boosted models (all sets together), of their "
         "held-out rows and of their views are shifted or stretched until the calibration error (ECE) at prior 1/2 on "
         "the held-out rows is what is asked for: too high and too low add to the log ratio, too unsure and too sure "
         "multiply it. SMOTE's scores stay as they are. No noise; the streams as above, F1 ± standard deviation from "
@@ -99,6 +135,8 @@ def _fault_part(figures: dict[str, float], settings: dict[str, Any]) -> list[str
         "cannot reach a large ECE by being too sure. The F1 policy reads the same held-out rows: what a fault costs "
         "through it alone shows in the column of the true prior. The last column is what obil's gate says.\n",
     ]
+    of_these = f"The same with {n_fits} fits of the paper's ensemble, on {_listed(settings['sets'])}.\n"
+    parts = told if model == BOOSTING else [of_these]
     for factor in settings["factors"]:
         parts += [f"{at_factor(factor)}:\n", _fault_table(figures, factor)]
     claims = [

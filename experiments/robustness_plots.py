@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from experiments.ablation_tables import at_factor
 from experiments.paper_claims import CROSSINGS, DRIFT_FINE, DRIFT_TOO_FAST, NOISE_F1, NOISE_FAILURE, SHIFTED
 from experiments.plots import COLOURS, panels
-from experiments.robustness_page import CLAIMED_SET, families
+from experiments.robustness_page import CLAIMED_SET, families, of_paper, part_of
 from experiments.stress.contest import METHODS
 from experiments.stress.drift import TRACKERS
 from experiments.stress.miscalibration import FAMILIES
@@ -30,8 +30,18 @@ DRAWN_FAMILIES = tuple(FAMILIES)[:3]  # the last cannot reach a large error
 
 
 def plots(record: dict[str, Any]) -> dict[str, Figure]:
-    """Draw F1 against noise and against planted miscalibration, a row of panels for each shift, and drift's cost."""
+    """Draw F1 against noise and against planted miscalibration, for boosting and the paper's ensemble; drift's cost."""
     figures, settings = record["figures"], record["settings"]
+    drawn = {"robustness": _stresses(figures, settings)}
+    if own := part_of(figures):
+        drawn["robustness_paper"] = _stresses(own, of_paper(settings))
+    drift, (panel,) = panels(1, width=6.4, height=3.8)
+    _draw_drift(panel, figures, settings)
+    return drawn | {"robustness_drift": drift}
+
+
+def _stresses(figures: dict[str, float], settings: dict[str, Any]) -> Figure:
+    """Draw noise and miscalibration, a row of panels for each shift."""
     factors, sets = settings["factors"], settings["sets"][:3]
     figure, axes = panels(3, n_rows=2 * len(factors), width=3.5, height=2.7)
     letters = iter("abcdefghijklmnopqrstuvwxyz")
@@ -42,15 +52,15 @@ def plots(record: dict[str, Any]) -> dict[str, Figure]:
             own.set_title(f"({next(letters)}) Noise, {name.replace('_', ' ')}, {at_factor(factor)}")
         for own in row[len(sets) :]:
             own.set_visible(False)
+    label = "F1, all sets" if len(settings["sets"]) > 1 else f"F1, {sets[0].replace('_', ' ')}"
     for number, factor in enumerate(factors, start=len(factors)):
         for own, family in zip(axes[3 * number : 3 * number + 3], DRAWN_FAMILIES, strict=True):
             _draw_faults(own, figures, family, factor)
             own.set_title(f"({next(letters)}) Log ratios {family}, {at_factor(factor)}")
+            own.set_ylabel(label)
     handles = {label: handle for own in axes for handle, label in zip(*own.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
-    drift, (panel,) = panels(1, width=6.4, height=3.8)
-    _draw_drift(panel, figures, settings)
-    return {"robustness": figure, "robustness_drift": drift}
+    return figure
 
 
 def _draw_lines(axes: Axes, x: list[float], curves: dict[str, list[float]]) -> None:
@@ -99,7 +109,7 @@ def _draw_faults(axes: Axes, figures: dict[str, float], family: str, factor: flo
     text = ", ".join(f"{rival} ({limit:.2f})" for rival, limit in CROSSINGS.items())
     for limit in CROSSINGS.values():
         axes.axvline(limit, color="black", linewidth=1.0, linestyle=(0, (1, 3)), label=f"paper: falls below {text}")
-    axes.set(ylim=(0.0, 1.02), xlabel="calibration error (ECE) at prior 1/2", ylabel="F1, all sets")
+    axes.set(ylim=(0.0, 1.02), xlabel="calibration error (ECE) at prior 1/2")
 
 
 def _draw_drift(axes: Axes, figures: dict[str, float], settings: dict[str, Any]) -> None:

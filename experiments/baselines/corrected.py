@@ -4,18 +4,24 @@ They share the vanilla network at its best setting, fitted on all training rows.
 (thresholds, temperatures, predictions, calibration) they learn from out-of-fold scores of the training rows.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import expit, logit
 from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from experiments.baselines.batch_prior import ScoredRows, at_batch_prior, by_bbse, by_likelihood, by_rlls
+from experiments.baselines.names import F1_SUFFIX, other_form
 from experiments.baselines.network import Prepared
+from experiments.baselines.thresholds import best_threshold
 from experiments.baselines.trained import VANILLA
 from experiments.baselines.tuning import Tuned, fitted_or_none
-from experiments.protocol import Arrivals, Decider, Judged
+from experiments.protocol import Alerts, Arrivals, Decider, Judged
 from obil.arrays import FloatArray, IntArray
 from obil.calibration.linear import fit_linear
+from obil.policies import FBetaPolicy
+from obil.serving.holdout import Holdout
 
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0)
 FOLDS = 5
@@ -37,10 +43,13 @@ def corrections(held_out: FloatArray, test: FloatArray, labels: IntArray) -> dic
     # bias-corrected temperature scaling: a temperature and a bias by maximum likelihood
     bcts = fit_linear(_ratios(held_out - odds), labels, np.ones(len(labels)), slope_sd=None)
     calibrated = ScoredRows(bcts.apply(_ratios(held_out - odds)), labels, bcts.apply(_ratios(test - odds)), prior)
+    adjustment, known = "logit adjustment", "logit adjustment, known prior"
     found = {
-        "threshold moving": _by_threshold(np.asarray(expit(test)), _best_threshold(expit(held_out), labels)),
-        "logit adjustment": _adjusted(held_out, test, labels, odds),
-        "logit adjustment, known prior": _at_known_prior(scaled),
+        "threshold moving": _by_threshold(np.asarray(expit(test)), best_threshold(expit(held_out), labels)),
+        adjustment: _adjusted(held_out, test, labels, odds, by=_f1),
+        other_form(adjustment): _adjusted(held_out, test, labels, odds, by=_accuracy),
+        known: _at_known_prior(scaled, best_f1=False),
+        other_form(known): _at_known_prior(scaled, best_f1=True),
     }
     for name, scores, make in (
         ("BBSE", scaled, by_bbse),
@@ -48,7 +57,7 @@ def corrections(held_out: FloatArray, test: FloatArray, labels: IntArray) -> dic
         ("MLLS + BCTS", calibrated, by_likelihood),
     ):
         found[name] = at_batch_prior(scores, make(scores), best_f1=False)
-        found[f"{name}, F1 threshold"] = at_batch_prior(scores, make(scores), best_f1=True)
+        found[name + F1_SUFFIX] = at_batch_prior(scores, make(scores), best_f1=True)
     return found
 
 
@@ -71,40 +80,42 @@ def _by_threshold(probabilities: FloatArray, threshold: float) -> Decider:
     return decide
 
 
-def _at_known_prior(scores: ScoredRows) -> Decider:
+def _at_known_prior(scores: ScoredRows, *, best_f1: bool) -> Decider:
     """Return logit adjustment as the paper gives it: told the true prior."""
+    table = FBetaPolicy().bind(Holdout.of(scores.held_out, scores.labels)) if best_f1 else None
 
     def decide(arrivals: Arrivals) -> Judged:
         own = scores.test[arrivals.rows, 1]
-        probabilities = np.asarray(expit(own + logit(arrivals.prior)))
-        return Judged(probabilities > 0.5, probabilities, own)
+        odds = float(logit(arrivals.prior))
+        threshold = -odds if table is None else table.log_threshold(arrivals.prior)
+        return Judged(own > threshold, np.asarray(expit(own + odds)), own)
 
     return decide
 
 
-def _adjusted(held_out: FloatArray, test: FloatArray, labels: IntArray, odds: float) -> Decider:
+def _adjusted(
+    held_out: FloatArray, test: FloatArray, labels: IntArray, odds: float, *, by: Callable[[IntArray, Alerts], float]
+) -> Decider:
     """Subtract the log prior odds from logits at a temperature: only their product with the magnitude decides.
 
-    So the settings are the five temperatures at magnitude 1, and magnitude 0, which adjusts nothing.
+    So the settings are the five temperatures at magnitude 1, and magnitude 0, which adjusts nothing. The one that is
+    best by a measure of out-of-fold decisions at probability 1/2 is taken.
     """
     settings = [(temperature, 1.0) for temperature in TEMPERATURES] + [(1.0, 0.0)]
 
     def adjusted(logits: FloatArray, temperature: float, magnitude: float) -> FloatArray:
         return logits / temperature - magnitude * odds
 
-    best = max(settings, key=lambda s: f1_score(labels, adjusted(held_out, *s) > 0.0, zero_division=0.0))
+    best = max(settings, key=lambda s: by(labels, adjusted(held_out, *s) > 0.0))
     return _by_threshold(np.asarray(expit(adjusted(test, *best))), 0.5)
 
 
-def _best_threshold(probabilities: FloatArray, labels: IntArray) -> float:
-    """Return the threshold with the best F1, in the middle of the gap it lies in."""
-    values = np.unique(probabilities)
-    middles = np.concatenate([[0.0], (values[1:] + values[:-1]) / 2.0])
-    order = np.sort(probabilities)
-    positives = np.sort(probabilities[labels == 1])
-    alerts = len(order) - np.searchsorted(order, middles, side="right")
-    hits = len(positives) - np.searchsorted(positives, middles, side="right")
-    return float(middles[np.argmax(2.0 * hits / (alerts + len(positives)))])
+def _f1(labels: IntArray, alerts: Alerts) -> float:
+    return float(f1_score(labels, alerts, zero_division=0.0))
+
+
+def _accuracy(labels: IntArray, alerts: Alerts) -> float:
+    return float((alerts == (labels == 1)).mean())
 
 
 def _logits(probabilities: FloatArray) -> FloatArray:

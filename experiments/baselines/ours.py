@@ -1,4 +1,4 @@
-"""Name OBIL's forms, each with its tracker, and the two ceilings: the oracle prior, and a threshold in hindsight."""
+"""Name OBIL's forms, each with its tracker; each decides by both policies, F1 and least cost."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from experiments.baselines.batch_prior import ScoredRows, at_batch_prior, by_bbse, by_likelihood
+from experiments.baselines.batch_prior import Estimate, ScoredRows, at_batch_prior, by_bbse, by_likelihood
+from experiments.baselines.names import BY_COST, BY_F1, other_form, policy_of
 from experiments.baselines.network import Prepared
 from experiments.protocol import Arrivals, Decider, Judged, SplitSet, arriving
 from obil.arrays import FloatArray, IntArray
@@ -19,8 +20,10 @@ from obil.serving.ratio_model import RatioModel, Scores, as_ratio_model
 from obil.trackers import Algorithm2, BayesBank, FixedPrior, PriorTracker, SafeTracker
 
 Follow = Callable[[RatioModel, float], PriorTracker]  # a model and the true prior, which only an oracle looks at
+Priors = Callable[[Arrivals], FloatArray]
+BATCH_METHODS: dict[str, Callable[[ScoredRows], Estimate]] = {"BBSE": by_bbse, "MLLS": by_likelihood}
 
-COST, F1 = CostPolicy(EQUAL_COSTS), FBetaPolicy()
+RULES: dict[str, Policy] = {BY_COST: CostPolicy(EQUAL_COSTS), BY_F1: FBetaPolicy()}
 
 
 def _started(make: Callable[[], PriorTracker]) -> Follow:
@@ -39,22 +42,22 @@ ALGORITHM_2, BANK, STATIC = _started(Algorithm2), _started(BayesBank), _started(
 SAFE: Follow = _safe
 ORACLE: Follow = _oracle
 
-FORMS: dict[str, dict[str, tuple[Follow, Policy]]] = {
+FORMS: dict[str, dict[str, Follow]] = {
     "paper": {
-        "OBIL paper, Algorithm 2": (ALGORITHM_2, COST),
-        "OBIL paper, bank": (BANK, COST),
-        "OBIL paper, oracle prior": (ORACLE, COST),
+        "OBIL paper, Algorithm 2": ALGORITHM_2,
+        "OBIL paper, bank": BANK,
+        "OBIL paper, oracle prior": ORACLE,
     },
     "default": {
-        "OBIL default, bank": (BANK, F1),
-        "OBIL default, safe": (SAFE, F1),
-        "OBIL default, no adaptation": (STATIC, F1),
-        "OBIL default, oracle prior": (ORACLE, F1),
+        "OBIL default, bank": BANK,
+        "OBIL default, safe": SAFE,
+        "OBIL default, no adaptation": STATIC,
+        "OBIL default, oracle prior": ORACLE,
     },
     "boosted": {
-        "OBIL boosting, safe": (SAFE, F1),
-        "OBIL boosting, bank": (BANK, F1),
-        "OBIL boosting, oracle prior": (ORACLE, F1),
+        "OBIL boosting, safe": SAFE,
+        "OBIL boosting, bank": BANK,
+        "OBIL boosting, oracle prior": ORACLE,
     },
 }
 
@@ -72,7 +75,10 @@ def fit_ours(family: str, split: SplitSet, data: Prepared) -> tuple[dict[str, De
         test = split.test
     model = as_ratio_model(fitted)
     scores = model.score(test)
-    deciders = {name: _decider(model, scores, follow, policy) for name, (follow, policy) in FORMS[family].items()}
+    deciders: dict[str, Decider] = {}
+    for name, follow in FORMS[family].items():
+        priors = _followed(model, scores, follow)
+        deciders |= {form: _decider(model, scores, priors, RULES[policy_of(form)]) for form in (name, other_form(name))}
     if family == "default":  # the same scores with other estimates of the prior: only the tracker differs
         deciders |= _on_the_batch(model, scores)
     return deciders, scores.log_ratios[:, 1]
@@ -87,21 +93,35 @@ def _on_the_batch(model: RatioModel, scores: Scores) -> dict[str, Decider]:
     def evidence(numbers: IntArray) -> FloatArray:
         return arriving(scores, numbers).evidence_from(0)[:, 0]
 
+    estimates = {f"OBIL default, {name} on the batch": make(read) for name, make in BATCH_METHODS.items()}
     return {
-        f"OBIL default, {method} on the batch": at_batch_prior(rows, make(read), best_f1=True, evidence=evidence)
-        for method, make in (("BBSE", by_bbse), ("MLLS", by_likelihood))
+        form: at_batch_prior(rows, estimate, best_f1=policy_of(form) == BY_F1, evidence=evidence)
+        for name, estimate in estimates.items()
+        for form in (name, other_form(name))
     }
 
 
-def _decider(model: RatioModel, scores: Scores, follow: Follow, policy: Policy) -> Decider:
+def _followed(model: RatioModel, scores: Scores, follow: Follow) -> Priors:
+    """Return the priors before the rows of a stream, (n, 2): followed once, whatever the number of policies."""
+    kept: dict[tuple[float, bytes], FloatArray] = {}
+
+    def priors(arrivals: Arrivals) -> FloatArray:
+        key = (arrivals.prior, arrivals.rows.tobytes())
+        if key not in kept:
+            arrived = arriving(scores, arrivals.rows)
+            tracker = follow(model, arrivals.prior)
+            kept[key] = tracker.update_many(arrived.log_ratios, evidence=arrived.evidence_from(0))
+        return kept[key]
+
+    return priors
+
+
+def _decider(model: RatioModel, scores: Scores, followed: Priors, policy: Policy) -> Decider:
     """Return how a stream is decided: each row at the prior before it, which the row then updates."""
     bound = policy.bind(model.holdout_, positive=1)
 
     def decide(arrivals: Arrivals) -> Judged:
-        tracker = follow(model, arrivals.prior)
-        arrived = arriving(scores, arrivals.rows)
-        ratios = arrived.log_ratios
-        priors = tracker.update_many(ratios, evidence=arrived.evidence_from(0))
+        priors, ratios = followed(arrivals), scores.log_ratios[arrivals.rows]
         own = ratios[:, 1]
         alerts = own > bound.log_thresholds(np.ascontiguousarray(priors[:, 1]))
         return Judged(alerts, posteriors_at(ratios, priors)[:, 1], own)

@@ -1,4 +1,4 @@
-"""Fit one booster with two calibrations, and score every method on the same stream by F1."""
+"""Fit a model with views, its rival on SMOTE's rows, and score every method on the same stream by F1."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +11,14 @@ from imblearn.pipeline import make_pipeline as make_resampling_pipeline
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from experiments.baselines.network import network
 from experiments.choices.losses import loaded
 from obil.arrays import FloatArray, IntArray
 from obil.datasets.shift_protocol import ShiftedStream, shifted_streams
 from obil.datasets.splits import stratified_split
+from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.policies import FBetaPolicy
 from obil.serving.ratio_model import RatioModel
@@ -25,6 +28,7 @@ OURS = ("Algorithm 2", "bank", "safe")
 RIVALS = ("BBSE", "SMOTE")
 LIMITS = ("training prior", "true prior")
 METHODS = (*OURS, *RIVALS, *LIMITS)
+BOOSTING, PAPER = "boosting", "paper"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,17 +52,32 @@ class Arrivals(NamedTuple):
 
 
 @lru_cache(maxsize=2)
-def fitted(name: str, split: int, test_size: float) -> Fitted:
-    """Fit the booster wrapped with its views, and the booster on rows that SMOTE balanced, on one split of a set."""
+def fitted(name: str, split: int, test_size: float, model: str = BOOSTING) -> Fitted:
+    """Fit a model with its views, and its own kind on rows that SMOTE balanced, on one split of a set."""
     rows, labels = loaded(name)
     train, test = stratified_split(labels, test_size=test_size, random_state=split, rows=rows)
-    booster = HistGradientBoostingClassifier(random_state=split)
-    filled = SimpleImputer(strategy="median", keep_empty_features=True)
-    model = RatioClassifier(make_pipeline(filled, booster), views=True, random_state=split)
-    model.fit(rows[train], labels[train])
-    resampled = make_resampling_pipeline(filled, SMOTE(random_state=split), booster).fit(rows[train], labels[train])
+    ratios, resampled = {BOOSTING: _boosting, PAPER: _paper}[model](split)
+    ratios.fit(rows[train], labels[train])
+    resampled.fit(rows[train], labels[train])
     spread = within_class_spread(rows[train], labels[train])
-    return Fitted(model.model_, resampled, rows[test], labels[test], spread)
+    return Fitted(ratios.model_, resampled, rows[test], labels[test], spread)
+
+
+def _boosting(seed: int) -> tuple[Any, Any]:
+    booster = HistGradientBoostingClassifier(random_state=seed)
+    ratios = RatioClassifier(make_pipeline(_filled(), booster), views=True, random_state=seed)
+    return ratios, make_resampling_pipeline(_filled(), SMOTE(random_state=seed), booster)
+
+
+def _paper(seed: int) -> tuple[Any, Any]:
+    """Return the paper's ensemble, and one network of its architecture for SMOTE's rows."""
+    ratios = OBILClassifier(member="paper", views=True, random_state=seed)
+    steps = (_filled(), StandardScaler(), SMOTE(random_state=seed), network(seed))
+    return ratios, make_resampling_pipeline(*steps)
+
+
+def _filled() -> SimpleImputer:
+    return SimpleImputer(strategy="median", keep_empty_features=True)
 
 
 def within_class_spread(rows: FloatArray, labels: IntArray) -> FloatArray:

@@ -47,7 +47,7 @@ STRENGTHS = np.linspace(0.0, 12.0, 241)
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return, for each family and step, calibration error, the gate's verdict, and by factor the F1 of every method."""
-    part = fitted(cell["set"], cell["split"], settings["test_share"])
+    part = fitted(cell["set"], cell["split"], settings["test_share"], cell["model"])
     streams = list(streams_of(part, settings, cell["split"]))
     seen = [scored(part, part.rows[stream.rows], part.labels[stream.rows], stream.prior) for stream in streams]
     resampled = part.resampled.predict(part.rows) == 1

@@ -17,7 +17,7 @@ NOISE_SEED = 6_000_101
 
 def run(cell: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return, for each amount of noise, by factor, the mean F1 of every method and the alarm rate."""
-    part = fitted(cell["set"], cell["split"], settings["test_share"])
+    part = fitted(cell["set"], cell["split"], settings["test_share"], cell["model"])
     gathered: dict[str, list[tuple[float, dict[str, float]]]] = _alarms_without_repeats(part, cell["split"], settings)
     for number, stream in enumerate(streams_of(part, settings, cell["split"])):
         labels = part.labels[stream.rows]

@@ -92,6 +92,11 @@ def test_a_prior_that_hardly_moves_is_tracked_and_one_that_races_is_not() -> Non
     )
 
 
+def both_sets() -> dict[str, Any]:
+    """Return settings with two sets, one of which the paper's ensemble has as well."""
+    return settings() | {"sets": ["mammography", "sick_euthyroid"], "paper_sets": ["mammography"], "splits": 2}
+
+
 def at_both(own: dict[str, Any], **values: float) -> dict[str, float]:
     """Measures named as `means_at` names them, the same at every factor: .5 where nothing else is said."""
     measures = dict.fromkeys(contest.METHODS, 0.5) | values
@@ -99,7 +104,10 @@ def at_both(own: dict[str, Any], **values: float) -> dict[str, float]:
 
 
 def made_up(own: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Two splits of two sets, and two paths: noise lowers the bank at Qp/4 alone, faults raise BBSE."""
+    """Two splits of two sets, and two paths: noise lowers the bank at Qp/4 alone, faults raise BBSE.
+
+    The paper's ensemble has one set, and .2 less of F1 under noise.
+    """
     alarms = dict.fromkeys(robustness_page.ALARMS.values(), 1.0)
     results: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for split, name in product(range(2), own["sets"]):
@@ -113,10 +121,12 @@ def made_up(own: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
             for family in miscalibration.FAMILIES
             for step in range(2)
         }
-        results += [
-            ({"part": "noise", "set": name, "split": split}, noisy),
-            ({"part": "miscalibration", "set": name, "split": split}, faults),
-        ]
+        for model, sets in ((contest.BOOSTING, own["sets"]), (contest.PAPER, own["paper_sets"])):
+            lower = 0.2 if model == contest.PAPER else 0.0
+            if name in sets:
+                of = {"set": name, "split": split, "model": model}
+                weaker = {level: {key: value - lower for key, value in at.items()} for level, at in noisy.items()}
+                results += [({"part": "noise"} | of, weaker), ({"part": "miscalibration"} | of, faults)]
     for seed in range(2):
         costs = {f"{d:g}": dict.fromkeys(drift.TRACKERS, 3.0 + seed) for d in own["drifts"]}
         results.append(({"part": "drift", "seed": seed}, costs))
@@ -124,7 +134,7 @@ def made_up(own: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def test_factors_stay_apart_and_every_mean_has_the_spread_of_its_runs() -> None:
-    own = settings() | {"sets": ["mammography", "sick_euthyroid"]}
+    own = both_sets()
     figures = robustness.figures(made_up(own), own)
     assert figures["noise/mammography/0/0.25/bank"] == pytest.approx(0.81)
     assert figures["noise/mammography/0/4/bank"] == 0.5
@@ -138,12 +148,19 @@ def test_factors_stay_apart_and_every_mean_has_the_spread_of_its_runs() -> None:
     # from .02 to .12 BBSE gains .2, and .11 are enough
     assert figures["crossing/too high/0.25/bank/BBSE"] == pytest.approx(0.075)
     assert "crossing/too high/0.25/bank/SMOTE" not in figures
+    # the paper's ensemble apart, with its own claims
+    assert figures["paper/noise/mammography/0/0.25/bank"] == pytest.approx(0.61)
+    assert figures["paper/loss/mammography/0.25/bank"] == pytest.approx(0.02 / 0.61)
+    assert "paper/noise/sick_euthyroid/0/0.25/bank" not in figures
+    part = robustness_page.part_of(figures)
+    assert part["sd noise/mammography/0/0.25/bank"] == figures["sd noise/mammography/0/0.25/bank"]
 
 
 def test_the_paper_s_f1_stands_beside_its_own_set_and_shift_alone() -> None:
-    own = settings() | {"sets": ["mammography", "sick_euthyroid"]}
+    own = both_sets()
     page = robustness_page.table(robustness.figures(made_up(own), own), own)
-    assert page.count("the paper's F1") == 1
+    assert page.count("| the paper's F1 |") == 2  # of boosting and of the paper's ensemble
+    assert "on `mammography` and 1 of the 2 splits" in page
     beside = page.partition("`mammography`, Qp/4")[2].partition("`mammography`, 4 Qp")[0]
     assert "| the paper's F1 | 0.82 |  | 0.61 | below 0.35 |" in beside
     assert "| bank | 0.810 ± 0.014 |" in beside
@@ -154,11 +171,12 @@ def test_the_paper_s_f1_stands_beside_its_own_set_and_shift_alone() -> None:
 
 
 def test_the_plots_have_one_row_per_shift_and_one_panel_with_the_paper_s_points() -> None:
-    own = settings() | {"sets": ["mammography", "sick_euthyroid"]}
+    own = both_sets()
     record = {"figures": robustness.figures(made_up(own), own), "settings": own}
     with style():
         drawn = robustness.plots(record)
-    assert set(drawn) == {"robustness", "robustness_drift"}
+    assert set(drawn) == {"robustness", "robustness_paper", "robustness_drift"}
+    assert sum(axes.get_visible() for axes in drawn["robustness_paper"].axes) == 2 * 1 + 2 * 3
     shown = [axes for axes in drawn["robustness"].axes if axes.get_visible()]
     assert len(shown) == 2 * 2 + 2 * 3
     with_claim = [axes for axes in shown if "F1 in the paper" in axes.get_legend_handles_labels()[1]]
@@ -171,7 +189,7 @@ def test_noise_lowers_f1_on_a_real_set() -> None:
     except InvalidInputError as error:
         pytest.skip(str(error))
     own = settings() | {"factors": [0.25], "n_rows": 2_000, "noise": [0.0, 1.0]}
-    found = noise.run({"part": "noise", "set": "sick_euthyroid", "split": 0}, own)
+    found = noise.run({"part": "noise", "set": "sick_euthyroid", "split": 0, "model": contest.BOOSTING}, own)
     measures = {*contest.METHODS, *robustness_page.ALARMS.values()}
     assert set(found["0"]) == {f"0.25/{measure}" for measure in measures}
     assert all(found["1"][f"0.25/{method}"] < found["0"][f"0.25/{method}"] - 0.2 for method in contest.METHODS)
