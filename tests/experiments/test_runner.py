@@ -37,6 +37,8 @@ KNOWN_MISSES = {
         "overlap.adapting.4.0.safe",
     },
 }
+# Records older than their settings, whose page says what awaits the full run; one that was run comes off this list.
+AWAITED = {"comparison"}
 
 
 @pytest.fixture
@@ -126,8 +128,12 @@ def test_committed_results_belong_to_the_committed_settings(name: str, tmp_path:
         pytest.skip(f"no full run of {name} is committed")
     record = json.loads(path.read_text())
     module, settings, bounds = runner.load(name, quick=False)
-    assert record["settings"] == settings
-    assert record["bounds"] == bounds
     page = (ROOT / "docs" / "results" / f"{name}.md").read_text()
     assert module.table(record["figures"], record["settings"]).strip() in page
+    if name in AWAITED:
+        assert "Awaiting the full run" in page
+        assert (record["settings"], record["bounds"]) != (settings, bounds)
+        return
+    assert record["settings"] == settings
+    assert record["bounds"] == bounds
     assert runner.missed_bounds(record["figures"], bounds) == KNOWN_MISSES.get(name, set())
