@@ -88,7 +88,6 @@ def _legend(sets: Sequence[str], figures: Figures, settings: Settings) -> str:
         intro
         + _fewer(sets, figures, settings)
         + (f" Left out, because not at hand: {', '.join(absent)}." if absent else "")
-        + _awaited_note(figures, sets)
         + "\n"
     )
 
@@ -105,26 +104,6 @@ def _fewer(sets: Sequence[str], figures: Figures, settings: Settings) -> str:
     if "paper" in families:
         texts.append(f"`OBIL paper` has the first {families['paper']} splits of each set, as its fits take longest")
     return "".join(f" {text}." for text in texts)
-
-
-def _awaited_note(figures: Figures, sets: Sequence[str]) -> str:
-    """Return what a record from before both policies lacks; a new run has it all."""
-    absent = {policy: _awaited(figures, "f1.1.0", sets[0], policy) for policy in POLICIES}
-    texts = [f"{POLICIES[policy]} for {'; '.join(names)}" for policy, names in absent.items() if names]
-    if not texts:
-        return ""
-    return (
-        "\n\n**Awaiting the full run** (`python -m experiments comparison`), because this record is older than these "
-        f"tables: {'. And '.join(texts)}. Its `OBIL paper` is the first reading of Algorithm 1, before the fair one "
-        "that `decomposition` measures."
-    )
-
-
-def _awaited(figures: Figures, key: str, name: str, policy: str) -> list[str]:
-    """Return the models that have a figure under the other policy alone."""
-    present = methods_of(figures, key, name)
-    own = [method for method in present if is_plain(method) and method not in CEILINGS]
-    return [m for m in own if other_form(m) not in present and policy_of(other_form(m)) == policy]
 
 
 def methods_of(figures: Figures, key: str, name: str, policy: str | None = None) -> list[str]:

@@ -256,27 +256,11 @@ def test_the_page_has_a_table_a_policy_with_its_best_the_paper_and_the_ceilings(
     assert "Yeast4\\*" in matched  # ten positives say little
     assert "~" not in matched
     assert "Left out, because not at hand: Mammography" in page
-    assert "Awaiting" not in page
     for title in page.split("\n## ")[1:]:
         for ceiling in CEILINGS:
             assert f"| {ceiling} |" not in title  # never among the contenders
     drawn = comparison_plot.severity(figures, SETTINGS)
     assert len(drawn.axes[0].lines) > 2 * len(comparison_plot.LINES) // 2 + 3  # the paper's points are there, too
-
-
-def test_a_record_from_before_both_policies_says_what_it_lacks() -> None:
-    figures = {
-        name: value
-        for name, value in comparison.figures(fabricated(0.1), SETTINGS).items()
-        if not any(f".{m}, F1 threshold." in name for m in ("SMOTE", "OBIL paper, bank"))
-        and not name.startswith(("overlap.f1", "over BBSE"))
-    }
-    old = {key: value for key, value in SETTINGS.items() if key not in ("few_splits", "most_rows")}
-    page = comparison_page.tables(figures, old)
-    assert "because this record is older than these tables: F1 policy for SMOTE; OBIL paper, bank." in page
-    assert "| threshold moving, Qp x 1 | +0.1" in page
-    assert "| SMOTE, F1 threshold |" not in page
-    comparison_plot.severity(figures, old)
 
 
 @pytest.mark.skipif(named_set("creditcard_hours") is None, reason="creditcard_hours is not at hand")
