@@ -1,8 +1,8 @@
 """Confirm, with the default frozen and on sets that nothing was chosen on, what adapting gains and who ranks first.
 
-Every model decides the same streams twice: for F1, and for least cost. Variants of one source share rows, so the source
-is the unit of every test: means over splits, sets and shifts come first. What is tested, and the bounds, were written
-down in `confirm.toml` before the run.
+Every model decides the same streams twice: for F1, and for least cost. Variants of one source have rows in
+common, so the source is the unit of every test: means over splits, sets and shifts come first. What is tested, and the
+bounds, were written down in `confirm.toml` before the run.
 """
 
 import time

@@ -16,7 +16,7 @@ from obil.errors import InvalidInputError
 
 
 def family_of(name: str) -> str:
-    """Return the source of a set: variants of one source share rows.
+    """Return the source of a set: variants of one source have rows in common.
 
     >>> family_of("ecoli_0_1_vs_5"), family_of("ecoli4"), family_of("page_blocks_1_3_vs_4")
     ('ecoli', 'ecoli', 'page')

@@ -1,4 +1,4 @@
-"""Fit TabM, an ensemble of networks that share weights, with a small width: cells run on one core."""
+"""Fit TabM, an ensemble of networks with weights in common, with a small width: cells run on one core."""
 
 from typing import Any
 
