@@ -38,7 +38,7 @@ EXPERIMENTS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"
 PLOTS = FOLDER.parent / "docs" / "figures"
-LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "imbalanced-learn", "torch", "obil")
+LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "imbalanced-learn", "torch", "tabm", "obil")
 
 Cell = dict[str, Any]
 Settings = dict[str, Any]

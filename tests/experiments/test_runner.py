@@ -29,6 +29,7 @@ KNOWN_MISSES = {
         "all.safe.cost_1_5.worst",  # 1.027 of 1.01
     },
     "evidence": {"log_loss.paper_wins.logistic"},  # 2 of 5, by differences below .0003; boosting 5 of 5
+    "confirm": {"p.adapting.f1"},  # adapting gains in cost, p .04; in F1 +.001, p .30
     "comparison": {
         "below_oracle.bank",  # .016 below the oracle prior; the default's safe tracker .007
         # five sets and ten overlapping splits cannot show a gain of .02 in F1: `confirm` is the test
