@@ -5,7 +5,6 @@ that of the paper's ensemble on two small sets. The ensemble size K, and the lea
 `experiments.ablations`; the class ratios have no range.
 """
 
-from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
@@ -16,7 +15,7 @@ from experiments.dropout_fusion import fusion_measures
 from experiments.gaussian_pair import GaussianPair
 from experiments.hyperparameters_page import GRID, MEAN, SWEPT, TAKEN, label_of
 from experiments.one_thread import one_thread
-from experiments.protocol import present_sets
+from experiments.protocol import missing_networks_or_sets, present_sets
 from experiments.runner import Cell, Settings
 from experiments.scenarios import SCENARIOS, SIX
 from experiments.spread import standard_deviation
@@ -30,9 +29,7 @@ table = hyperparameters_page.table
 
 def missing(settings: Settings) -> str | None:
     """Return why this experiment cannot run here, or None; a set that is not at hand is left out."""
-    if find_spec("torch") is None:
-        return "networks are trained with torch: pip install 'obil[torch]'"
-    return None if present_sets(settings["sets"]) else "none of the data sets is at hand: set OBIL_DATA"
+    return missing_networks_or_sets(settings["sets"])
 
 
 def cells(settings: Settings) -> list[Cell]:

@@ -199,8 +199,12 @@ def test_prior_covers_the_truth_whole_and_by_group(here: Path) -> None:
     for name, truth in (("A", 0.05), ("B", 0.5), (None, 0.275)):  # at 99 %, and the seeds are fixed
         low, high = groups[name]["interval"]["yes"]
         assert low < truth < high
+    assert groups["A"]["deviates"]
+    assert groups["A"]["alone"]["prior"]["yes"] < groups["A"]["prior"]["yes"]  # drawn to the others
+    assert groups["(missing)"]["alone"]["interval"]["yes"] != groups["(missing)"]["interval"]["yes"]
     text = obil("prior", "m", "in.csv", "--by", "ward").stdout
     assert "prevalence of yes" in text
+    assert "by its own rows" in text
     assert "90% interval" in text
     assert obil("prior", "m", "in.csv").stdout.count("800") == 1
 

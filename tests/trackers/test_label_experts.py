@@ -23,7 +23,7 @@ from tests.trackers.cases import start_prior, stream
 # .95 without labels, .001 for the fast bank, the rest in halves between counts and recalibrations
 START_WEIGHTS = np.array([0.475, 0.475, 0.001, *[0.0245 / 3] * 6])
 # the guarded prior, the fast bank, counts and recalibrations
-START_PREVALENCE = np.array([0.7, 0.27, *[0.03 / 6] * 6])
+START_PREVALENCE = np.array([0.969, 0.001, *[0.03 / 6] * 6])
 EQUAL = np.full(9, 1 / 9)
 
 
@@ -215,7 +215,7 @@ class KernelExperts:
         kept = self.memory
         start = LabelStart(
             self.start_weights,
-            label_experts.start_prevalence_weights(),
+            label_experts.start_prevalence_weights(may_admit=False),
             label_experts.start_precision(row.size),
             np.array(LABEL_MEMORIES),
         )

@@ -26,13 +26,17 @@ def prior(
     model: ModelFolder,
     data: Annotated[Path, tables.table_argument("Rows without labels")],
     by: Annotated[
-        str | None, typer.Option("--by", help="Column whose values are estimated, each learning from the others.")
+        str | None,
+        typer.Option("--by", help="Column of segments: each is estimated, those with few rows drawn to the others."),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.9,
+    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.9,
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the prevalence of each class in unlabelled rows, with a confidence interval."""
+    """Estimate the prevalence of each class in unlabelled rows, with an interval.
+
+    With --by and two classes the segments learn from each other, and those that deviate from the others are marked.
+    """
     from obil.arrays import require_in
     from obil.errors import InvalidInputError
 
@@ -57,7 +61,7 @@ def prior(
     header = ["" if by is None else by, "rows"]
     for k in shown:
         header += [f"prevalence of {classes[k]}", f"{level:.0%} interval"]
-    header += ["alone", ""] if learned else []
+    header += ["by its own rows", "deviates"] if learned else []
     lines = []
     for group in groups:
         line = [EVERYTHING if group.name is None else group.name, f"{group.estimate.n_rows:,}"]
@@ -65,30 +69,30 @@ def prior(
             low, high = group.estimate.interval[k]
             line += [f"{group.estimate.prior[k]:.4f}", f"{low:.4f} to {high:.4f}"]
         if learned:
-            line += ["" if group.alone is None else f"{group.alone.prior[1]:.4f}", "differs" if group.differs else ""]
+            line += ["" if group.alone is None else f"{group.alone.prior[1]:.4f}", "yes" if group.deviates else ""]
         lines.append(line)
     tables.show_table(f"Prevalence in {data}", header, lines)
 
 
 def _names(column: "pd.Series[Any]") -> "NDArray[np.str_]":
     """Return the name of each row's group as text, (n,)."""
-    names = column.map(lambda cell: f"{cell:g}" if isinstance(cell, float) else str(cell))
+    names = column.map(lambda cell: str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell))
     return names.where(column.notna(), MISSING).to_numpy(dtype=str)
 
 
 class _Group(NamedTuple):
-    """All rows, or those of one value, with what they say alone and whether they differ from all rows."""
+    """All rows, or those of one value, with what they say alone and whether they deviate."""
 
     name: str | None
     estimate: "PriorEstimate"
     alone: "PriorEstimate | None" = None  # None where segments do not learn from each other
-    differs: bool | None = None
+    deviates: bool | None = None
 
     def as_json(self, classes: list[Any]) -> dict[str, Any]:
         """Return the figures by class as JSON values."""
         found: dict[str, Any] = {"group": self.name, "rows": self.estimate.n_rows} | _figures(self.estimate, classes)
         return (
-            found if self.alone is None else found | {"alone": _figures(self.alone, classes), "differs": self.differs}
+            found if self.alone is None else found | {"alone": _figures(self.alone, classes), "deviates": self.deviates}
         )
 
 
@@ -109,6 +113,6 @@ def _groups(model: "RatioModel", rows: Any, names: "NDArray[np.str_] | None", le
         own = [_Group(name, estimate_prior(model, rows[names == name], level=level)) for name in sorted(set(names))]
         return [_Group(None, estimate_prior(model, rows, level=level)), *own]
     found = estimate_prior(model, rows, by=names, level=level)
-    differing = set(found.deviating())
-    own = [_Group(str(name), found[name], found.alone[name], name in differing) for name in found]
+    deviating = set(found.deviating())
+    own = [_Group(str(name), found[name], found.alone[name], name in deviating) for name in found]
     return [_Group(None, found.common), *own]

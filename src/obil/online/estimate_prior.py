@@ -1,5 +1,6 @@
 """Estimate the prevalence of a batch, or of each of its segments, with everything that makes it uncertain."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, overload
 
@@ -17,9 +18,9 @@ from obil.trackers.pass_search import estimate_from_rows
 @overload
 def estimate_prior(model: Any, X: Any, *, by: None = None, level: float = 0.9) -> PriorEstimate: ...
 @overload
-def estimate_prior(model: Any, X: Any, *, by: npt.ArrayLike, level: float = 0.9) -> SegmentEstimates: ...
+def estimate_prior(model: Any, X: Any, *, by: Iterable[Any], level: float = 0.9) -> SegmentEstimates: ...
 def estimate_prior(
-    model: Any, X: Any, *, by: npt.ArrayLike | None = None, level: float = 0.9
+    model: Any, X: Any, *, by: Iterable[Any] | None = None, level: float = 0.9
 ) -> PriorEstimate | SegmentEstimates:
     """Return the most likely class prior of a batch of unlabelled rows, with a confidence interval for each class.
 
@@ -48,10 +49,8 @@ def estimate_prior(
             f"segments learn from each other with two classes, the model has {fitted.n_classes}: estimate each segment "
             "on its own, without by="
         )
-    names, segments = _segments(by, len(rows))
-    found = estimate_segments(
-        {name: BinaryEvidence.of(rows[segments == number]) for number, name in enumerate(names)}, level=level
-    )
+    segments = _segments(by, len(rows))
+    found = estimate_segments({name: BinaryEvidence.of(rows[own]) for name, own in segments.items()}, level=level)
     return replace(
         found,
         estimates={name: _widened(fitted, own) for name, own in found.estimates.items()},
@@ -67,17 +66,24 @@ def _widened(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
     return replace(found, interval=interval, classes=tuple(model.classes_.tolist()))
 
 
-def _segments(by: npt.ArrayLike, n_rows: int) -> tuple[list[Any], npt.NDArray[np.intp]]:
-    """Return the names of the segments, and the number of each row's segment, (n,)."""
-    given = np.asarray(by)
-    if given.shape != (n_rows,):
-        raise InvalidInputError(f"by must name the segment of each of the {n_rows:,} rows, got shape {given.shape}")
-    try:
-        names, numbers = np.unique(given, return_inverse=True)
-    except TypeError:
-        raise InvalidInputError("by must hold names of one kind, texts or numbers, and none missing") from None
-    if names.dtype.kind == "f" and np.isnan(names).any():
+def _segments(by: Any, n_rows: int) -> dict[Any, npt.NDArray[np.intp]]:
+    """Return the rows of each segment, by its name."""
+    if isinstance(by, str):
         raise InvalidInputError(
-            "by must name a segment for each row, got missing values: give those a name of their own"
+            f"by must name the segment of each row, got {by!r:.40}: pass the column, by=table[{by!r}]"
         )
-    return names.tolist(), numbers
+    names = by.tolist() if hasattr(by, "tolist") else list(by)
+    if len(names) != n_rows:
+        raise InvalidInputError(f"by must name the segment of each of the {n_rows:,} rows, got {len(names):,} names")
+    rows: dict[Any, list[int]] = {}
+    for row, name in enumerate(names):
+        if name is None or name != name:  # noqa: PLR0124  # NaN and NaT are not equal to themselves
+            raise InvalidInputError(
+                f"by must name a segment for each row, row {row} has none: give those a name of their own"
+            )
+        rows.setdefault(name, []).append(row)
+    try:
+        ordered = sorted(rows)
+    except TypeError:  # names of several kinds stay in the order in which they come
+        ordered = list(rows)
+    return {name: np.array(rows[name], dtype=np.intp) for name in ordered}

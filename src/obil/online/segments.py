@@ -2,35 +2,22 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
-from scipy.special import betaln, chdtrc, chdtri, expit, log_expit, logit
+from scipy.special import chdtrc, chdtri, expit, logit, ndtri
 
 from obil.arrays import FloatArray, require_in
 from obil.errors import InvalidInputError
+from obil.online.common_level import GRID, MOST_SEGMENTS, CommonLevel, common_level
 from obil.readable import Table, as_html, as_text
 from obil.trackers.evidence import LARGEST_LOGIT, BinaryEvidence, PriorEstimate
 
-GRID = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, 1_121)  # logits of a segment's prior
-STEPS = 13  # of the common mean, and of how many rows it counts for
-ROUNDS = 3  # of a grid over both, each around what is left of the one before
-LARGEST_SIZE = 1e6  # rows that the common mean counts for: then all segments have the same prior
-LEAST_WEIGHT = 1e-5  # of a point of the grid, relative to the best
 FEWEST_POINTS = 8  # of the grid, on which a log-likelihood is within 2 of its largest
-MOST_SEGMENTS = 5_000  # at a time
+LEAST_WIDTH = 0.02  # of a segment's logit, as far as the common level is concerned: the grid shows no less
+LARGEST_CENTRE = 7.0  # of a logit at which a curvature is more than rounding
+LOCAL_GRID = np.linspace(-8.0, 8.0, 321)  # in standard errors, for segments of many rows
 FALSE_DISCOVERIES = 0.1
-
-
-class CommonLevel(NamedTuple):
-    """Where the priors of segments lie: Beta distributions, and how probable each is."""
-
-    densities: FloatArray  # (C, G) of the logit, each sums to 1
-    weights: FloatArray  # (C,) for estimates
-    cautious_weights: FloatArray  # (C,) for intervals: they allow for segments that differ more
-    mean: float
-    size: float  # rows that the mean counts for, as a geometric mean over the weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +37,8 @@ class SegmentEstimates(Mapping[Hashable, PriorEstimate]):
     alone: Mapping[Hashable, PriorEstimate]
     common: PriorEstimate  # of all rows together
     mean: float  # of the segments' priors
-    size: float  # how many rows of its own a segment needs to count as much as the others
-    q_values: Mapping[Hashable, float]  # of the segments whose prior differs from that of all rows
+    size: float  # how many labelled rows of its own a segment needs to count as much as the others
+    q_values: Mapping[Hashable, float]  # false discovery rate at which each segment is said to differ from the others
 
     def __getitem__(self, name: Hashable) -> PriorEstimate:
         return self.estimates[name]
@@ -63,9 +50,10 @@ class SegmentEstimates(Mapping[Hashable, PriorEstimate]):
         return len(self.estimates)
 
     def deviating(self, rate: float = FALSE_DISCOVERIES) -> tuple[Hashable, ...]:
-        """Return the segments whose prior is not that of all rows, the clearest first.
+        """Return the segments whose prior is not that of the others, the clearest first.
 
-        At most the fraction `rate` of them is expected to be there by chance (Benjamini and Hochberg).
+        About the fraction `rate` of them, at most, is there by chance (Benjamini and Hochberg on chi-square p values).
+        "The others" have one prior: that of all rows of segments that do not deviate.
         """
         require_in("rate", rate, 1e-6, 1.0 - 1e-6)
         ranked = sorted(self.q_values, key=self.q_values.__getitem__)
@@ -83,16 +71,17 @@ class SegmentEstimates(Mapping[Hashable, PriorEstimate]):
         for name, found in self.estimates.items():
             low, high = found.interval[1].tolist()
             own = f"{self.alone[name].prior[1]:.4g}" if found.n_rows else ""
-            mark = "differs" if name in deviating else ""
+            mark = "yes" if name in deviating else ""
             rows.append(
                 (f"{name!s:.60}", f"{found.n_rows:,}", f"{found.prior[1]:.4g}", f"{low:.4g} to {high:.4g}", own, mark)
             )
-        header = ("segment", "rows", "prevalence", f"{100 * self.common.level:.3g} % interval", "alone", "")
+        level = f"{100 * self.common.level:.3g} % interval"
+        header = ("segment", "rows", "prevalence", level, "by its own rows", "deviates")
         notes = [
-            f"All rows: {self.common.prior[1]:.4g}. Mean of the segments: {self.mean:.4g}, which counts for "
-            f"{self.size:,.0f} rows in each.",
-            f"{len(deviating):,} of {len(self):,} segments differ from all rows "
-            f"(false discoveries at most {FALSE_DISCOVERIES:.0%}).",
+            f"All rows: {self.common.prior[1]:.4g}. The mean of the segments, {self.mean:.4g}, counts as much as "
+            f"{self.size:,.0f} labelled rows of a segment's own.",
+            f"{len(deviating):,} of {len(self):,} segments deviate from the others, "
+            f"about {FALSE_DISCOVERIES:.0%} of them by chance at most.",
         ]
         return Table(f"Prevalence of {len(self):,} segments", header, rows, notes)
 
@@ -107,67 +96,38 @@ def estimate_segments(evidence: Mapping[Hashable, BinaryEvidence], *, level: flo
     names, parts = list(evidence), list(evidence.values())
     if not any(part.n_rows for part in parts):
         raise InvalidInputError("no segment has a row, so there is no evidence to estimate a prior from")
-    tail = (1.0 - level) / 2.0
     total = sum(parts[1:], parts[0])
-    pooled = total.estimate(level=level)
     chunks = [slice(first, first + MOST_SEGMENTS) for first in range(0, len(parts), MOST_SEGMENTS)]
     logs = np.concatenate([_log_likelihoods(parts[chunk]) for chunk in chunks])  # (S, G), the largest of each is 0
-    common = common_level(logs, total)
-    alone = {name: _alone(part, own, level) for name, part, own in zip(names, parts, logs, strict=True) if part.n_rows}
+    own = [_own(part, row, level) if part.n_rows else None for part, row in zip(parts, logs, strict=True)]
+    sure = {i: found for i, found in enumerate(own) if found is not None and _is_narrow(logs[i])}
+    for i, found in sure.items():
+        logs[i] = -0.5 * ((GRID - _logit(found)) / max(_width(found), LEAST_WIDTH)) ** 2
+    common = common_level(logs, _typical_rows(total, [part.n_rows for part in parts]))
+    ends = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+    found_by_chunk = [_on_grid(logs[chunk], common, ends) for chunk in chunks]
+    means = np.concatenate([found[0] for found in found_by_chunk])
+    intervals = np.concatenate([found[1] for found in found_by_chunk])
     estimates: dict[Hashable, PriorEstimate] = {}
-    for chunk in chunks:
-        likelihoods = np.exp(logs[chunk])
-        means = _posteriors(likelihoods, common.densities, common.weights) @ expit(GRID)
-        cautious = _posteriors(likelihoods, common.densities, common.cautious_weights).cumsum(axis=1)
-        for i, name in enumerate(names[chunk], start=chunk.start):
-            if name in alone and _is_sure(logs[i]):  # of so many rows, that others add nothing
-                estimates[name] = alone[name]
-                continue
-            mean, below = float(means[i - chunk.start]), cautious[i - chunk.start]
-            low, high = expit(np.interp([tail, 1.0 - tail], below, GRID)).tolist()
-            estimates[name] = _binary_estimate(mean, min(low, mean), max(high, mean), level, parts[i].n_rows)
-    q_values = _q_values(_p_values(parts, [alone.get(name) for name in names]))
-    return SegmentEstimates(
-        estimates, alone, pooled, common.mean, common.size, dict(zip(names, q_values.tolist(), strict=True))
-    )
+    for i, (name, part) in enumerate(zip(names, parts, strict=True)):
+        mean, interval = float(means[i]), intervals[i]
+        if i in sure:
+            mean, interval = _on_local_grid(part, sure[i], common, ends)
+        low, high = min(float(interval[0]), mean), max(float(interval[1]), mean)
+        estimates[name] = _binary_estimate(mean, low, high, level, part.n_rows)
+    alone = {name: found for name, found in zip(names, own, strict=True) if found is not None}
+    q_values = _q_values(_p_values(parts, own, common.mean)).tolist()
+    pooled = total.estimate(level=level)
+    return SegmentEstimates(estimates, alone, pooled, common.mean, common.size, dict(zip(names, q_values, strict=True)))
 
 
-def common_level(logs: FloatArray, total: BinaryEvidence) -> CommonLevel:
-    """Return how the priors of segments with these log-likelihoods, (S, G), and their sum are distributed."""
+def _typical_rows(total: BinaryEvidence, n_rows: Sequence[int]) -> float:
+    """Return what the rows of a segment of median size tell of its prior, as a number of labelled rows."""
     log_likelihood = total.log_likelihood()
-    centre = float(GRID[np.argmax(log_likelihood(GRID))])
-    at = float(expit(centre))
-    # what the rows of a segment tell of its prior, as a number of labelled rows
-    typical = max(-float(log_likelihood.deriv(2)(centre)) / (at * (1.0 - at)) / len(logs), 1.0)
-    means = np.linspace(centre - 2.5, centre + 2.5, STEPS)
-    sizes = np.linspace(0.0, np.log(LARGEST_SIZE), STEPS)
-    for left in reversed(range(ROUNDS)):
-        mean, size = (axis.ravel() for axis in np.meshgrid(means, np.exp(sizes), indexing="ij"))
-        densities = _beta_densities(expit(mean), size)
-        evidence = np.zeros(len(densities))
-        for first in range(0, len(logs), MOST_SEGMENTS):
-            evidence += np.log(np.exp(logs[first : first + MOST_SEGMENTS]) @ densities.T + 1e-300).sum(axis=0)
-        evidence += log_expit(mean) + log_expit(-mean)  # flat in the mean
-        weights = [_normalised(evidence + prior) for prior in _size_priors(size, typical)]
-        if left:
-            both = np.maximum(*weights).reshape(STEPS, STEPS)
-            means, sizes = _around(means, both.max(axis=1)), _around(sizes, both.max(axis=0))
-            sizes = np.linspace(max(sizes[0], 0.0), min(sizes[-1], np.log(LARGEST_SIZE)), STEPS)
-    used = np.maximum(*weights) > LEAST_WEIGHT * np.maximum(*weights).max()
-    plain, cautious = (own[used] / own[used].sum() for own in weights)
-    return CommonLevel(
-        densities[used], plain, cautious, float(plain @ expit(mean[used])), float(np.exp(plain @ np.log(size[used])))
-    )
-
-
-def _size_priors(size: FloatArray, typical: float) -> tuple[FloatArray, FloatArray]:
-    """Return the logs of two densities of log size: half-Cauchy for the spread, and uniform for the shrinkage.
-
-    With few rows in each segment the likelihood can hardly tell a small spread from none. The first follows it to
-    none; intervals by it would then be too narrow, and those by the second are not.
-    """
-    log_size, log_sum = np.log(size), np.log(size + typical)
-    return log_size / 2.0 - log_sum, log_size - 2.0 * log_sum
+    centre = float(np.clip(GRID[np.argmax(log_likelihood(GRID))], -LARGEST_CENTRE, LARGEST_CENTRE))
+    spread = float(expit(centre) * expit(-centre))
+    per_row = -float(log_likelihood.deriv(2)(centre)) / spread / total.n_rows
+    return float(np.clip(per_row, 0.0, 1.0) * np.median(n_rows) + 1.0)
 
 
 def _log_likelihoods(parts: Sequence[BinaryEvidence]) -> FloatArray:
@@ -179,14 +139,47 @@ def _log_likelihoods(parts: Sequence[BinaryEvidence]) -> FloatArray:
     return logs
 
 
-def _is_sure(logs: FloatArray) -> bool:
+def _on_grid(logs: FloatArray, common: CommonLevel, ends: list[float]) -> tuple[FloatArray, FloatArray]:
+    """Return the posterior mean of each segment, (S,), and the ends of its interval, (S, 2)."""
+    masses, likelihoods = common.masses(), np.exp(logs)
+    inverse = 1.0 / np.maximum(likelihoods @ masses.T, 1e-300)  # (S, C)
+    means = _normalised((common.weights * inverse) @ masses * likelihoods) @ expit(GRID)
+    cautious = _normalised((common.cautious_weights * inverse) @ masses * likelihoods)
+    return means, np.array([_quantiles(mass, GRID, ends) for mass in cautious])
+
+
+def _on_local_grid(
+    part: BinaryEvidence, own: PriorEstimate, common: CommonLevel, ends: list[float]
+) -> tuple[float, FloatArray]:
+    """Return what `_on_grid` does for one segment whose likelihood is too narrow for the grid."""
+    points = np.clip(_logit(own) + LOCAL_GRID * _width(own), -LARGEST_LOGIT, LARGEST_LOGIT)
+    logs = part.log_likelihood()(points)
+    joint = common.log_densities(points) + (logs - logs.max())  # (C, L)
+    joint -= joint.max()
+    likely = np.exp(joint)
+    shares = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-300)
+    mean = float(_normalised((common.weights @ shares)[None])[0] @ expit(points))
+    return mean, _quantiles(_normalised((common.cautious_weights @ shares)[None])[0], points, ends)
+
+
+def _quantiles(mass: FloatArray, points: FloatArray, ends: list[float]) -> FloatArray:
+    """Return the priors below which these parts of a mass on points lie; half of a point's mass is below it."""
+    return np.asarray(expit(np.interp(ends, mass.cumsum() - mass / 2.0, points)))
+
+
+def _normalised(masses: FloatArray) -> FloatArray:
+    normalised: FloatArray = masses / masses.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def _is_narrow(logs: FloatArray) -> bool:
     """Return whether a log-likelihood is too narrow for the grid."""
     return int((logs > -2.0).sum()) < FEWEST_POINTS
 
 
-def _alone(part: BinaryEvidence, logs: FloatArray, level: float) -> PriorEstimate:
-    """Return what a segment's own rows say."""
-    if _is_sure(logs) or np.ptp(logs) < 1e-9:
+def _own(part: BinaryEvidence, logs: FloatArray, level: float) -> PriorEstimate:
+    """Return what a segment's own rows say: what `BinaryEvidence.estimate` does, from the grid where that is exact."""
+    if _is_narrow(logs) or np.ptp(logs) < 1e-9:
         return part.estimate(level=level)
     peak = int(np.argmax(logs))
     least = -float(chdtri(1.0, 1.0 - level)) / 2.0  # half the chi-square quantile, from its upper tail
@@ -196,28 +189,36 @@ def _alone(part: BinaryEvidence, logs: FloatArray, level: float) -> PriorEstimat
     return _binary_estimate(best, lower, upper, level, part.n_rows)
 
 
-def _p_values(parts: Sequence[BinaryEvidence], alone: Sequence[PriorEstimate | None]) -> FloatArray:
-    """Return how probable rows like a segment's own are if its prior is the common one, (S,); 1 without rows.
+def _p_values(parts: Sequence[BinaryEvidence], own: Sequence[PriorEstimate | None], mean: float) -> FloatArray:
+    """Return how probable rows like a segment's own are if its prior is that of the others, (S,); 1 without rows.
 
-    The common prior is that of all rows, and then that of the rows of segments that do not differ from it: segments
-    that moved have moved the first.
+    The others' prior is first the mean of the segments' priors, and then that of the rows of those that do not deviate
+    from it: a segment that has moved has moved the first.
     """
     functions = [part.log_likelihood() for part in parts]
-    tops = [0.0 if own is None else float(f(_logit(own))) for f, own in zip(functions, alone, strict=True)]
-    p_values = np.ones(len(parts))
+    tops = [0.0 if found is None else float(f(_logit(found))) for f, found in zip(functions, own, strict=True)]
+    at, p_values = float(logit(mean)), np.ones(len(parts))
     for _ in range(2):
+        drops = [
+            0.0 if found is None else top - float(f(at)) for f, top, found in zip(functions, tops, own, strict=True)
+        ]
+        p_values = np.asarray(chdtrc(1.0, 2.0 * np.maximum(drops, 0.0)))
         same = _q_values(p_values) > FALSE_DISCOVERIES
         kept = [part for part, stays in zip(parts, same.tolist(), strict=True) if stays and part.n_rows]
         if not kept:
             break
         at = _logit(sum(kept[1:], kept[0]).estimate())
-        drops = [0.0 if own is None else top - float(f(at)) for f, top, own in zip(functions, tops, alone, strict=True)]
-        p_values = np.asarray(chdtrc(1.0, 2.0 * np.maximum(drops, 0.0)))
     return p_values
 
 
 def _logit(estimate: PriorEstimate) -> float:
     return float(np.clip(logit(estimate.prior[1]), -LARGEST_LOGIT, LARGEST_LOGIT))
+
+
+def _width(estimate: PriorEstimate) -> float:
+    """Return the standard error of the logit that an interval shows."""
+    low, high = logit(np.clip(estimate.interval[1], 1e-9, 1.0 - 1e-9)).tolist()
+    return float((high - low) / (2.0 * ndtri((1.0 + estimate.level) / 2.0)))
 
 
 def _peak(logs: FloatArray, place: int) -> float:
@@ -231,35 +232,6 @@ def _peak(logs: FloatArray, place: int) -> float:
 def _binary_estimate(mean: float, low: float, high: float, level: float, n_rows: int) -> PriorEstimate:
     interval = np.array([[1.0 - high, 1.0 - low], [low, high]])
     return PriorEstimate(np.array([1.0 - mean, mean]), interval, level, n_rows)
-
-
-def _beta_densities(mean: FloatArray, size: FloatArray) -> FloatArray:
-    """Return Beta densities of the logit on the grid, (C, G), each summing to 1."""
-    a, b = mean * size, (1.0 - mean) * size
-    logs = a[:, None] * log_expit(GRID) + b[:, None] * log_expit(-GRID) - betaln(a, b)[:, None]
-    densities: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
-    densities /= densities.sum(axis=1, keepdims=True)
-    return densities
-
-
-def _posteriors(likelihoods: FloatArray, densities: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the posterior of each segment on the grid, (S, G), mixed over where the priors may lie."""
-    evidence = likelihoods @ densities.T  # (S, C)
-    posteriors = ((weights / np.maximum(evidence, 1e-300)) @ densities) * likelihoods
-    posteriors /= posteriors.sum(axis=1, keepdims=True)
-    return posteriors
-
-
-def _around(axis: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return a finer axis around the points that have weight."""
-    kept, step = axis[weights > LEAST_WEIGHT * weights.max()], axis[1] - axis[0]
-    return np.linspace(kept[0] - step, kept[-1] + step, STEPS)
-
-
-def _normalised(logs: FloatArray) -> FloatArray:
-    weights = np.exp(logs - logs.max())
-    normalised: FloatArray = weights / weights.sum()
-    return normalised
 
 
 def _q_values(p_values: FloatArray) -> FloatArray:

@@ -18,8 +18,9 @@ N_EXPERTS = N_PRIORS + len(LABEL_MEMORIES)
 UNADAPTED = 0.95  # start weight of the training prior and the guarded prior together: labels have to earn the rest
 FAST_WEIGHT = 0.001  # of the fast bank, which does harm wherever p(x | class) drifts
 START_LABELS = 20.0  # labels that the guarded prior counts for in a count
-# where the prevalence is estimated, labels have to show that both banks are off, and few of them are noisier than those
-PREVALENCE_LABELS, PREVALENCE_GUARDED, PREVALENCE_FAST = 400.0, 0.7, 0.27
+# in the estimated prevalence: labels that the guarded prior counts for in a count, as few labels are noisier than banks
+PREVALENCE_LABELS = 400.0
+PREVALENCE_FAST, PREVALENCE_LEARNING = 0.1, 0.03  # start weights of the fast bank, and of what learns from labels
 SLOPE_SD, OFFSET_SD = 0.3, 0.5  # how far a recalibration is expected to go
 LARGEST_LOG_RATIO = 1e6  # beyond it nothing changes, and sums of two still have digits
 SMALLEST_PRIOR = 1e-300
@@ -52,7 +53,7 @@ class LabelMemory(NamedTuple):
         maps[:, 0] = 1.0
         return cls(
             weights=start_weights(),
-            prevalence_weights=start_prevalence_weights(),
+            prevalence_weights=start_prevalence_weights(may_admit=False),
             counts=np.zeros((n_memories, n_classes)),
             maps=maps,
             precisions=np.tile(start_precision(n_classes), (n_memories, 1, 1)),
@@ -76,11 +77,13 @@ def start_weights(unadapted: float = UNADAPTED) -> FloatArray:
     return np.array([unadapted / 2.0] * 2 + [FAST_WEIGHT] + [(1.0 - unadapted - FAST_WEIGHT) / learning] * learning)
 
 
-def start_prevalence_weights() -> FloatArray:
-    """Return the weights in the estimated prevalence before any label, (M - 1,): the training prior has none."""
-    learning = N_EXPERTS - FAST - 1
-    rest = 1.0 - PREVALENCE_GUARDED - PREVALENCE_FAST
-    return np.array([PREVALENCE_GUARDED, PREVALENCE_FAST] + [rest / learning] * learning)
+def start_prevalence_weights(*, may_admit: bool) -> FloatArray:
+    """Return the weights in the estimated prevalence before any label, (M - 1,): the training prior has none.
+
+    A fast bank that may never decide is no better as an estimate.
+    """
+    learning, fast = N_EXPERTS - FAST - 1, PREVALENCE_FAST if may_admit else FAST_WEIGHT
+    return np.array([1.0 - fast - PREVALENCE_LEARNING, fast] + [PREVALENCE_LEARNING / learning] * learning)
 
 
 def start_precision(n_classes: int) -> FloatArray:

@@ -338,11 +338,10 @@ class SafeTracker(CompiledTracker):
         self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
         weights = np.array(self._settings["start_weights"])
-        self._label_start = LabelStart(
-            weights, start_prevalence_weights(), start_precision(n_classes), np.array(LABEL_MEMORIES)
-        )
         lead = self._settings["lead"]
         self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
+        in_prevalence = start_prevalence_weights(may_admit=self._may_admit)
+        self._label_start = LabelStart(weights, in_prevalence, start_precision(n_classes), np.array(LABEL_MEMORIES))
         # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
         self._shrinkage = np.stack([known.sensitivity] * 2) if lead == "fast" else known.shrinkage
         guard = GuardMemory.empty(known.n_views + 1, n_classes)
@@ -350,6 +349,7 @@ class SafeTracker(CompiledTracker):
             guard.seen[1] = QUIET_BLOCKS
         labels = LabelMemory.empty(n_classes)
         labels.weights[:] = self._label_start.weights
+        labels.prevalence_weights[:] = in_prevalence
         labels.latest[:, 0] = 1.0
         labels.latest[:, 1:] = np.log(start[1:] / start[0])
         return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
