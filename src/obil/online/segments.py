@@ -157,9 +157,9 @@ def _on_local_grid(
     joint = common.log_densities(points) + (logs - logs.max())  # (C, L)
     joint -= joint.max()
     likely = np.exp(joint)
-    shares = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-300)
-    mean = float(_normalised((common.weights @ shares)[None])[0] @ expit(points))
-    return mean, _quantiles(_normalised((common.cautious_weights @ shares)[None])[0], points, ends)
+    masses = likely / np.maximum(likely.sum(axis=1, keepdims=True), 1e-300)
+    mean = float(_normalised((common.weights @ masses)[None])[0] @ expit(points))
+    return mean, _quantiles(_normalised((common.cautious_weights @ masses)[None])[0], points, ends)
 
 
 def _quantiles(mass: FloatArray, points: FloatArray, ends: list[float]) -> FloatArray:
