@@ -100,8 +100,8 @@ def estimate_segments(evidence: Mapping[Hashable, BinaryEvidence], *, level: flo
     chunks = [slice(first, first + MOST_SEGMENTS) for first in range(0, len(parts), MOST_SEGMENTS)]
     logs = np.concatenate([_log_likelihoods(parts[chunk]) for chunk in chunks])  # (S, G), the largest of each is 0
     own = [_own(part, row, level) if part.n_rows else None for part, row in zip(parts, logs, strict=True)]
-    sure = {i: found for i, found in enumerate(own) if found is not None and _is_narrow(logs[i])}
-    for i, found in sure.items():
+    narrow = {i: found for i, found in enumerate(own) if found is not None and _is_narrow(logs[i])}
+    for i, found in narrow.items():
         logs[i] = -0.5 * ((GRID - _logit(found)) / max(_width(found), LEAST_WIDTH)) ** 2
     common = common_level(logs, _typical_rows(total, [part.n_rows for part in parts]))
     ends = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
@@ -111,8 +111,8 @@ def estimate_segments(evidence: Mapping[Hashable, BinaryEvidence], *, level: flo
     estimates: dict[Hashable, PriorEstimate] = {}
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
         mean, interval = float(means[i]), intervals[i]
-        if i in sure:
-            mean, interval = _on_local_grid(part, sure[i], common, ends)
+        if i in narrow:
+            mean, interval = _on_local_grid(part, narrow[i], common, ends)
         low, high = min(float(interval[0]), mean), max(float(interval[1]), mean)
         estimates[name] = _binary_estimate(mean, low, high, level, part.n_rows)
     alone = {name: found for name, found in zip(names, own, strict=True) if found is not None}
@@ -197,7 +197,7 @@ def _p_values(parts: Sequence[BinaryEvidence], own: Sequence[PriorEstimate | Non
     """
     functions = [part.log_likelihood() for part in parts]
     tops = [0.0 if found is None else float(f(_logit(found))) for f, found in zip(functions, own, strict=True)]
-    at, p_values = float(logit(mean)), np.ones(len(parts))
+    at, p_values = float(np.clip(logit(mean), -LARGEST_LOGIT, LARGEST_LOGIT)), np.ones(len(parts))
     for _ in range(2):
         drops = [
             0.0 if found is None else top - float(f(at)) for f, top, found in zip(functions, tops, own, strict=True)
