@@ -22,7 +22,6 @@ from experiments.significance import corrected_two_sided
 from obil.arrays import FloatArray
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.recipes import PAPER
-from obil.networks.members import as_device
 from obil.networks.settings import NetworkKind
 
 PLAIN, NOW = "plain network", 'cross-fitted, every row used: `member="paper"`'
@@ -94,6 +93,8 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
             model = OBILClassifier(**(common | VARIANTS[cell["variant"]]), random_state=split.seed)
             scores = model.fit(split.train, split.train_labels).log_ratios(split.test)[:, 1]
     auprc = float(average_precision_score(split.test_labels, scores))
+    from obil.networks.members import as_device  # tables are drawn without torch
+
     on_gpu = as_device(settings["device"]).startswith("cuda")
     return {"auprc": auprc, "seconds": time.perf_counter() - started, "on_gpu": on_gpu}
 
