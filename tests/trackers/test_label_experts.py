@@ -541,3 +541,10 @@ def test_the_training_expert_answers_with_the_start_prior_however_sure_the_row(l
     twice = np.tile(start, (2, 1))
     decided = KernelExperts(start).decide(np.array([[0.0, log_ratio]]), twice, twice, TRAINING)
     np.testing.assert_allclose(decided[0], start, rtol=1e-9)
+
+
+def test_a_fast_bank_counts_in_the_estimated_prevalence_only_where_it_may_decide() -> None:
+    for tracker, weight in ((SafeTracker(0.1, lead="fast"), 0.1), (SafeTracker(0.1), 0.001)):
+        weights = tracker._memory.labels.prevalence_weights
+        np.testing.assert_allclose(weights[1], weight, rtol=1e-12)
+        np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-12)
