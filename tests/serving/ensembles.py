@@ -14,7 +14,8 @@ from obil.serving.holdout import Holdout
 from obil.serving.networks.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import PROBABILITY
-from obil.serving.trees import NUMERIC, TreeScorer, pack_nodes
+from obil.serving.tree_kernels import NUMERIC
+from obil.serving.trees import TreeScorer, pack_nodes
 
 WIDTH = 4  # features of a row: two numbers, a category with three levels, a number with missing values
 N_INPUTS = 8  # the first number has two curves

@@ -6,11 +6,9 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
-
-import numpy as np
 
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision import Decisions
@@ -32,8 +30,8 @@ def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
     return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
 
 
-def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Return the cells of each decision, kept ones last; numbers are written so that they read back exactly.
+def columns_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return the columns of decisions, kept ones last; numbers are written so that they read back exactly.
 
     Two classes show the positive one, so that `log_ratio > threshold` is the alert.
     """
@@ -42,17 +40,18 @@ def lines_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[tuple[
         shown = 1 if decisions.positive is None else decisions.positive
         posteriors, priors = posteriors[:, [shown]], priors[:, [shown]]
         ratios = ratios[:, [1]] if shown == 1 else -ratios[:, [1]]
-    numbers = np.concatenate([posteriors, priors, ratios], axis=1) + 0.0  # -0.0 has a sign without a meaning
-    columns = [
+    thresholds = decisions.thresholds
+    return [
         decisions.ids,
         decisions.labels.tolist(),
-        *numbers.T.tolist(),
-        [""] * len(decisions) if decisions.thresholds is None else decisions.thresholds.tolist(),
+        *(posteriors + 0.0).T.tolist(),  # -0.0 has a sign without a meaning
+        *map(_texts, (priors + 0.0).T.tolist()),
+        *(ratios + 0.0).T.tolist(),
+        [""] * len(decisions) if thresholds is None else _texts((thresholds + 0.0).tolist()),
         decisions.trusted.astype(int).tolist(),
         decisions.reachable.astype(int).tolist(),
-        *(map(_cell, cells) for cells in kept),
+        *(list(map(_cell, cells)) for cells in kept),
     ]
-    return list(zip(*columns, strict=True))
 
 
 class DecisionLog:
@@ -113,14 +112,14 @@ class DecisionLog:
             self._file.truncate(self.n_bytes)
             self._file.seek(self.n_bytes)
         if self.n_bytes == 0:
-            self.append([self.header])
+            self.append([[name] for name in self.header])
 
-    def append(self, lines: Sequence[Sequence[Any]]) -> None:
-        """Write lines and let readers see them."""
+    def append(self, columns: Sequence[Sequence[Any]]) -> None:
+        """Write lines, of which these are the columns, and let readers see them."""
         if self._file is None:
             raise RuntimeError("a decision log is opened before it is written to")
-        last = _text(lines[-1:])
-        text = _text(lines[:-1]) + last
+        text = _text(zip(*columns, strict=True))  # a line at a time: a million tuples would keep the collector busy
+        last = _text([[cells[-1] for cells in columns]])
         try:
             self._file.write(text)
             self._file.flush()
@@ -147,10 +146,16 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _text(lines: Sequence[Sequence[Any]]) -> bytes:
+def _text(lines: Iterable[Sequence[Any]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue().encode()
+
+
+def _texts(numbers: list[float]) -> list[str]:
+    """Return numbers as they are written, each found once: a prior rests for many rows."""
+    texts = {number: repr(number) for number in set(numbers)}
+    return [texts[number] for number in numbers]
 
 
 def _cell(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from obil.arrays import FloatArray
 from obil.cli.arriving import ArrivingBytes, Stopped
-from obil.cli.decision_log import DecisionLog, digest, lines_of
+from obil.cli.decision_log import DecisionLog, columns_of, digest
 from obil.datasets.table_stream import Columns, ColumnType, iter_table
 from obil.errors import EstimationError, InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
@@ -154,7 +154,7 @@ class StreamRun:
 
     def _decide(self, rows: Columns, scores: Scores) -> None:
         decisions = self.online.decide_scores(scores)
-        self.log.append(lines_of(decisions, [rows[name].tolist() for name in self.keep]))
+        self.log.append(columns_of(decisions, [rows[name].tolist() for name in self.keep]))
         counts = np.bincount(decisions.numbers, minlength=len(self.decided))
         self.decided = (np.array(self.decided) + counts).tolist()
         self.last_row = _last_row_digest(rows)

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from obil.datasets import table_cells
@@ -14,10 +14,10 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # as Excel write
 
 
 class Records(NamedTuple):
-    """Records that are not blank, the line that each starts in, and what is wrong with the record after them."""
+    """Records that are not blank, as columns; the line each starts in, and what is wrong with the record after them."""
 
-    cells: list[list[str]]
-    lines: list[int]
+    columns: Sequence[Sequence[str]]  # (columns,) of n cells each; none where there are no records
+    lines: Sequence[int]  # (n,)
     error: InvalidInputError | None = None
 
 
@@ -25,8 +25,8 @@ class RecordReader:
     r"""Cuts text into records as it arrives; the first is the header, and a quoted field may hold line ends.
 
     >>> reader = RecordReader("ward.csv")
-    >>> reader.push("age;ward\n50;A\n6").cells, reader.names
-    ([['50', 'A']], ('age', 'ward'))
+    >>> reader.push("age;ward\n50;A\n60;B\n6").columns, reader.names
+    ([('50', '60'), ('A', 'B')], ('age', 'ward'))
     """
 
     def __init__(self, name: str, *, delimiter: str | None = None, wanted: Collection[str] = ()) -> None:
@@ -46,45 +46,62 @@ class RecordReader:
             self._tail = lines.pop()  # a carriage return may yet be followed by its line feed
         if not self._started:
             lines = self._start(lines)
+        if not self._open and (plain := self._plain(lines)) is not None:
+            return plain
         still_open = bool(self._open) and text is not None and not any('"' in line for line in lines)
         self._open += lines
-        return Records([], []) if still_open else self._well_formed(self._parse(is_end=text is None))
+        return Records([], []) if still_open else self._well_formed(*self._parse(is_end=text is None))
 
-    def _well_formed(self, records: Records) -> Records:
+    def _plain(self, lines: list[str]) -> Records | None:
+        """Return the records of lines without quotes, spaces or blanks, in a fraction of the time; None of others."""
+        width, mark, text = len(self.names), self.delimiter, "".join(lines)
+        if width < 2 or any(sign in text for sign in ('"', "\r", f"{mark} ", "\n ")) or text.startswith(" "):
+            return None
+        cells = text.replace("\n", f"{mark}\n{mark}").split(mark)
+        ends = cells[width :: width + 1]  # of lines, which are well formed if they stand here and nowhere else
+        if set(ends) != {"\n"} or len(ends) != len(lines) or max(map(len, lines)) > csv.field_size_limit():
+            return None
+        cells.pop()  # what stands behind the last line end
+        first = self._n_lines + 1
+        self._n_lines += len(lines)
+        return Records([cells[j :: width + 1] for j in range(width)], range(first, first + len(lines)))
+
+    def _well_formed(self, cells: list[list[str]], lines: list[int], error: InvalidInputError | None) -> Records:
         """Take out the header; return the records in front of the first that has too few or too many fields."""
-        cells, lines, _ = records
         if cells and not self.names:
             self.names = table_cells.column_names(cells.pop(0), table=self.table)
             del lines[0]
         width = len(self.names)
-        if set(map(len, cells)) <= {width}:
-            return records
-        place = next(i for i, record in enumerate(cells) if len(record) != width)
-        error = InvalidInputError(
-            f"every row must have the header's {width} fields, got {len(cells[place])} in line {lines[place]} "
-            f"of {self.table}"
-        )
-        return Records(cells[:place], lines[:place], error)
+        if not set(map(len, cells)) <= {width}:
+            place = next(i for i, record in enumerate(cells) if len(record) != width)
+            error = InvalidInputError(
+                f"every row must have the header's {width} fields, got {len(cells[place])} in line {lines[place]} "
+                f"of {self.table}"
+            )
+            cells, lines = cells[:place], lines[:place]
+        return Records(list(zip(*cells, strict=True)), lines, error)
 
-    def _parse(self, *, is_end: bool) -> Records:
+    def _parse(self, *, is_end: bool) -> tuple[list[list[str]], list[int], InvalidInputError | None]:
+        """Return records, the line that each starts in, and what is wrong with the record after them."""
         lines, self._open = self._open, []
-        found = Records([], [])
+        records: list[list[str]] = []
+        starts: list[int] = []
         reader = csv.reader(lines, delimiter=self.delimiter or ",", strict=True, skipinitialspace=True)
         n_done = 0
         try:
             for cells in reader:
                 if len(cells) > 1 or (cells and cells[0].strip()):  # else a blank line
-                    found.cells.append(cells)
-                    found.lines.append(self._n_lines + n_done + 1)
+                    records.append(cells)
+                    starts.append(self._n_lines + n_done + 1)
                 n_done = reader.line_num
         except csv.Error as error:
             if is_end or "unexpected end" not in str(error):
                 line = self._n_lines + n_done + 1
                 reason = f"fields must be well quoted and not endless, got {error} in line {line} of {self.table}"
-                return found._replace(error=InvalidInputError(reason))
+                return records, starts, InvalidInputError(reason)
             self._open = lines[n_done:]
         self._n_lines += n_done
-        return found
+        return records, starts, None
 
     def _start(self, lines: list[str]) -> list[str]:
         """Find the delimiter; return the lines from the header on."""

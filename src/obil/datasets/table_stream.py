@@ -62,9 +62,9 @@ def _chunks(
         records = reader.push(text)
         if reader.names:
             parser = parser or _Parser(reader, types, decimal)
-            for start in range(0, len(records.cells), chunk_rows):
+            for start in range(0, len(records.lines), chunk_rows):
                 chunk = slice(start, start + chunk_rows)
-                columns, n_rows, error = parser.parse(records.cells[chunk], records.lines[chunk])
+                columns, n_rows, error = parser.parse([cells[chunk] for cells in records.columns], records.lines[chunk])
                 n_read += n_rows
                 if n_rows:
                     yield columns, n_read
@@ -88,12 +88,11 @@ class _Parser:
         self._table = reader.table
 
     def parse(
-        self, records: Sequence[Sequence[str]], lines: Sequence[int]
+        self, cells: Sequence[Sequence[str]], lines: Sequence[int]
     ) -> tuple[Columns, int, InvalidInputError | None]:
         """Return the kept columns of the rows in front of the first bad number, how many these are, and its error."""
-        cells = list(zip(*records, strict=True))
         columns: Columns = {}
-        n_rows, wrong = len(records), ("", 0)  # the column whose cell in row n_rows is no number, and its place
+        n_rows, wrong = len(lines), ("", 0)  # the column whose cell in row n_rows is no number, and its place
         for place, (column, kind) in zip(self._places, self._types.items(), strict=True):
             if kind == "text":
                 columns[column] = np.array(list(map(self._texts[column].__getitem__, cells[place])), dtype=object)
@@ -101,7 +100,7 @@ class _Parser:
             columns[column] = self._numbers(column, cells[place])
             if len(columns[column]) < n_rows:
                 n_rows, wrong = len(columns[column]), (column, place)
-        if n_rows == len(records):
+        if n_rows == len(lines):
             return columns, n_rows, None
         column, place = wrong
         found = f"{cells[place][n_rows].strip()[:80]!r} in line {lines[n_rows]} of {self._table}"

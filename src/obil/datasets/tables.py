@@ -130,7 +130,7 @@ def _read_columns(
         if records.error is not None:
             raise records.error
         columns = columns or {column: _Column() for column in reader.names}
-        for column, cells in zip(columns.values(), zip(*records.cells, strict=True), strict=False):  # maybe no record
+        for column, cells in zip(columns.values(), records.columns, strict=False):  # maybe no record
             column.extend(cells)
     if not columns:
         raise InvalidInputError(f"a table must have a header and rows, got an empty file: {name}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, IntArray, PriorLike, as_log_ratios, as_prior
+from obil.arrays import FloatArray, IntArray, PriorLike, are_finite, as_log_ratios, as_prior
 from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator, ScoreMap
@@ -208,24 +208,33 @@ class RatioModel:
 
     def score(self, X: Any) -> Scores:
         """Return the log ratios of rows that decide, and the evidence by each fold; rows are encoded once."""
-        matrix = self.prepare(X)
-        raw = fold_scores(self._evidence_scorer, matrix)  # (n, F, K)
-        if self._evidence_scorer is self.scorer:
+        matrix, scorer = self.prepare(X), self._evidence_scorer
+        raw = fold_scores(scorer, matrix)  # (n, F, K)
+        if scorer is self.scorer:
             log_ratios = self.calibrated(mean_of_folds(raw))
         else:
             log_ratios = self.calibrated(self.scorer.scores(matrix))
-        n_rows, n_folds, n_classes = len(raw), self.n_folds, raw.shape[2]
-        evidence = np.empty((n_rows, n_folds, 1 + self.n_views, n_classes))
-        if self.evidence is None and raw.shape[1] == 1:
-            evidence[:, :, 0] = log_ratios[:, None]
+        n_rows, n_folds, n_classes = raw.shape
+        if self.evidence is None and n_folds == 1:
+            own = log_ratios.copy()
         else:
-            own = self.calibrator if self.evidence is None else self.evidence.calibrator
-            evidence[:, :, 0] = own.apply(raw.reshape(-1, n_classes)).reshape(raw.shape)
-        for place, (view, seen) in enumerate(zip(self.view_members, self._view_scores(matrix), strict=True), start=1):
-            evidence[:, :, place] = view.calibrator.apply(seen.reshape(-1, n_classes)).reshape(seen.shape)
-        if not np.isfinite(evidence).all():
+            calibrator = self.calibrator if self.evidence is None else self.evidence.calibrator
+            own = calibrator.apply(raw.reshape(-1, n_classes))
+        evidence = own.reshape(n_rows, n_folds, 1, n_classes)
+        if self.view_members:
+            evidence = self._with_views(evidence, matrix)
+        if not are_finite(evidence):
             raise InvalidInputError("the evidence of these rows is not finite: are the features extreme?")
         return Scores(log_ratios, evidence)
+
+    def _with_views(self, own: FloatArray, matrix: Any) -> FloatArray:
+        """Return evidence on all features, (n, F or 1, 1, K), together with that of the views, (n, F, 1 + V, K)."""
+        n_rows, n_classes = len(own), self.n_classes
+        evidence = np.empty((n_rows, self.n_folds, 1 + self.n_views, n_classes))
+        evidence[:, :, :1] = own
+        for place, (view, seen) in enumerate(zip(self.view_members, self._view_scores(matrix), strict=True), start=1):
+            evidence[:, :, place] = view.calibrator.apply(seen.reshape(-1, n_classes)).reshape(seen.shape)
+        return evidence
 
     def _view_scores(self, matrix: Any) -> Iterable[FloatArray]:
         """Return the raw scores of rows by the folds of each view, (n, F, K) each."""

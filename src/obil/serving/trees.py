@@ -1,29 +1,21 @@
 """Score rows with frozen decision trees, a forest's or a booster's, without the library that grew them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from obil.arrays import FloatArray
-from obil.compiled import compiled, inlined
 from obil.errors import InvalidInputError
+from obil.serving.leaf_tables import LeafTables
 from obil.serving.records import JsonFloats, pack
 from obil.serving.scorers import LOGIT, PROBABILITY, OutputScorer, as_matrix, raw_scores
+from obil.serving.tree_kernels import NODE, NUMERIC, Nodes, add_leaves, walk_trees
 
-CHUNK_ROWS = 512  # rows that walk one tree after the other: its nodes stay in the cache
-NUMERIC = -1
-# `child` is the left child, the right one stands after it; a leaf is its own child, and no value leads out of it.
-# `category_set` is the row of `TreeScorer.category_sets` that a node splits by, or NUMERIC
-NODE = np.dtype(
-    [("threshold", "f8"), ("feature", "i4"), ("child", "i4"), ("category_set", "i4"), ("missing_left", "u1")],
-    align=True,
-)
 LEAF = {"threshold": np.inf, "feature": 0, "category_set": NUMERIC, "missing_left": 1}  # what keeps a row in a leaf
 pack_nodes = partial(pack, NODE)  # from the array of each field
-Nodes = Annotated[npt.NDArray[np.void], NODE]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +40,8 @@ class TreeScorer(OutputScorer):
     single_inputs: bool = False  # features are rounded to float32, as in scikit-learn's forests and XGBoost
     single_sums: bool = False  # so is every sum of leaves, as in XGBoost
     allow_missing: bool = True
+    # of one or of None, once rows were scored: nodes are not yet checked when the record is made
+    tables: list[LeafTables | None] = field(init=False, default_factory=list)
 
     def scores(self, X: Any) -> FloatArray:
         """Return raw scores with the training prior divided out, (n, K)."""
@@ -65,7 +59,13 @@ class TreeScorer(OutputScorer):
             raise InvalidInputError("features must not be missing: this model was fitted without missing values")
         total = np.empty((len(rows), len(self.start)))
         total[:] = self.start
-        walk_trees(rows, self.nodes, self.roots, self.outputs, self.values, self.category_sets, self.single_sums, total)
+        if not self.tables:
+            self.tables.append(LeafTables.of(self.nodes, self.roots, self.values, self.category_sets))
+        tables, ends = self.tables[0], (self.outputs, self.single_sums, total)
+        if tables is None:
+            walk_trees(rows, self.nodes, self.roots, self.values, self.category_sets, *ends)
+        else:
+            add_leaves(rows, *tables, *ends)
         if self.link == PROBABILITY:
             total /= len(self.roots)
         return total
@@ -164,73 +164,3 @@ def _is_sound(trees: TreeScorer) -> bool:
         and bool((leaf | (nodes["child"] > numbers)).all())
         and bool((nodes["child"] < np.repeat(last, last - trees.roots) - ~leaf).all())
     )
-
-
-@inlined
-def _step(number: int, r: int, rows: FloatArray, nodes: Nodes) -> int:
-    """Return the child of a numeric split that a row goes to, without a branch that the processor could guess wrong."""
-    node = nodes[number]
-    x = rows[r, node.feature]
-    child: int = node.child + np.int32((x > node.threshold) | ((x != x) & (node.missing_left == 0)))  # noqa: PLR0124
-    return child
-
-
-@inlined
-def _step_by_category(number: int, r: int, rows: FloatArray, nodes: Nodes, category_sets: npt.NDArray[np.uint8]) -> int:
-    """Return the child that a row goes to, where some splits are by category."""
-    node = nodes[number]
-    if node.category_set < 0:
-        return _step(number, r, rows, nodes)
-    x = rows[r, node.feature]
-    known = x > -1.0 and x < 8 * category_sets.shape[1]  # false for NaN; codes are cut to whole numbers
-    code = int(x) if known else 0
-    in_set = (category_sets[node.category_set, code >> 3] >> (code & 7)) & 1 == 1
-    child: int = node.child + np.int32(not in_set if known else node.missing_left == 0)
-    return child
-
-
-@compiled
-def walk_trees(
-    rows: FloatArray,
-    nodes: Nodes,
-    roots: npt.NDArray[np.int32],
-    outputs: npt.NDArray[np.int32],
-    values: FloatArray,
-    category_sets: npt.NDArray[np.uint8],
-    single_sums: bool,
-    total: FloatArray,
-) -> None:
-    """Add the leaf of every tree to `total`, (n, outputs).
-
-    Four walks go in step, of four rows through one tree or of one row through four: while one waits for its node,
-    the others proceed. A walk that has reached its leaf stays there.
-    """
-    n_rows, n_values, numeric = rows.shape[0], values.shape[1], category_sets.shape[0] == 0
-    leaves, trees, places = np.empty(4, dtype=np.int64), np.empty(4, dtype=np.int64), np.empty(4, dtype=np.int64)
-    for start in range(0, n_rows, CHUNK_ROWS):
-        size = min(CHUNK_ROWS, n_rows - start)
-        n_walks = roots.shape[0] * size
-        for walk in range(0, n_walks, 4):
-            for w in range(4):  # the last walks are repeated where fewer than four are left
-                trees[w] = min(walk + w, n_walks - 1) // size
-                places[w] = start + min(walk + w, n_walks - 1) - trees[w] * size
-            a, b, c, d = roots[trees[0]], roots[trees[1]], roots[trees[2]], roots[trees[3]]
-            row_a, row_b, row_c, row_d = places[0], places[1], places[2], places[3]
-            before, after = -1, np.int64(a) + b + c + d
-            while after > before:  # a child comes after its parent
-                if numeric:
-                    a, b = _step(a, row_a, rows, nodes), _step(b, row_b, rows, nodes)
-                    c, d = _step(c, row_c, rows, nodes), _step(d, row_d, rows, nodes)
-                else:
-                    a = _step_by_category(a, row_a, rows, nodes, category_sets)
-                    b = _step_by_category(b, row_b, rows, nodes, category_sets)
-                    c = _step_by_category(c, row_c, rows, nodes, category_sets)
-                    d = _step_by_category(d, row_d, rows, nodes, category_sets)
-                before, after = after, np.int64(a) + b + c + d
-            leaves[0], leaves[1], leaves[2], leaves[3] = a, b, c, d
-            for w in range(min(4, n_walks - walk)):
-                for k in range(n_values):
-                    output = outputs[trees[w]] + k
-                    total[places[w], output] += values[leaves[w], k]
-                    if single_sums:
-                        total[places[w], output] = np.float32(total[places[w], output])

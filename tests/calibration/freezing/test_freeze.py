@@ -44,7 +44,8 @@ from obil.serving.files import load, save
 from obil.serving.folds import folds_of
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import EstimatorScorer, Scorer
-from obil.serving.trees import CHUNK_ROWS, TreeScorer
+from obil.serving.tree_kernels import CHUNK_ROWS
+from obil.serving.trees import TreeScorer
 from tests.calibration.freezing.rows import labelled, table, unseen
 from tests.serving.ensembles import as_model
 

@@ -13,7 +13,8 @@ from obil.serving.holdout import Holdout
 from obil.serving.networks.dense_network import DenseNetwork, DenseScorer
 from obil.serving.ratio_model import RatioModel
 from obil.serving.scorers import LOGIT, PROBABILITY
-from obil.serving.trees import NUMERIC, TreeScorer, pack_nodes
+from obil.serving.tree_kernels import NUMERIC
+from obil.serving.trees import TreeScorer, pack_nodes
 
 HERE = Path(__file__).parent
 TRAINING_PRIOR = np.array([0.75, 0.25])

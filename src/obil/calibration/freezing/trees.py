@@ -21,7 +21,8 @@ from obil.arrays import BoolArray, IntArray
 from obil.calibration.freezing.columns import FrozenColumn, NotFrozenError
 from obil.compiled import compiled
 from obil.serving.scorers import LOGIT, PROBABILITY
-from obil.serving.trees import LEAF, NUMERIC, TreeScorer, pack_nodes
+from obil.serving.tree_kernels import NUMERIC
+from obil.serving.trees import LEAF, TreeScorer, pack_nodes
 
 FORESTS = (RandomForestClassifier, ExtraTreesClassifier, DecisionTreeClassifier, ExtraTreeClassifier)
 # bits of LightGBM's decision_type

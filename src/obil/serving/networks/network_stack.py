@@ -1,6 +1,5 @@
 """Run several networks on the same columns, and their gating network, in one pass."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from obil.serving.networks.network_kernels import (
     MISSING,
     Float32Array,
     first_layer_of_rows,
-    stack_row,
+    stack_rows,
 )
 from obil.serving.scorers import as_matrix
 
@@ -155,12 +154,7 @@ class NetworkStack:
         if len(rows) > FEW_ROWS:
             sound = self._score_many(rows, scores)
         else:
-            sound = True
-            for place in range(len(rows)):
-                row = rows[place : place + 1]
-                score = stack_row(row, *table, self.layers, self.fusion, self.gating_layer)
-                scores[place, 1] = score
-                sound &= math.isfinite(score)
+            sound = stack_rows(rows, *table, self.layers, self.fusion, self.gating_layer, scores)
         if not sound:
             raise InvalidInputError("features must be finite numbers, or NaN where one is missing: got infinity")
         return scores
