@@ -286,8 +286,9 @@ def _prevalence(cell: Cell, settings: Settings) -> dict[str, Any]:
             part = slice(first, first + PREVALENCE_STEP)
             for row in range(max(0, first - delay - PREVALENCE_STEP), max(0, first - delay)):
                 if asked[row]:
-                    propensity = settings["prevalence_rate"]
-                    labelled.feedback(stream.log_ratios[row], int(stream.labels[row]), row=row, propensity=propensity)
+                    told = {"row": row, "propensity": settings["prevalence_rate"]}
+                    told["inputs"] = labelled.inputs_of(evidence[row : row + 1])[0]
+                    labelled.feedback(stream.log_ratios[row], int(stream.labels[row]), **told)
             apart.append([np.abs(one.prior[1] - truth[part]).sum() for one in (plain, labelled)])
             for one in (plain, labelled):
                 one.update_many(stream.log_ratios[part], evidence=evidence[part])

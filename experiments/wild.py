@@ -82,7 +82,9 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         retrained = _retrained(stream, asked, delay, settings["retrainings"])
         methods[RETRAIN] = _measures(retrained, stream.labels)
         for weight in settings["unadapted"]:
-            tracker = SafeTracker.for_model(stream.classifier.model_, start_weights=start_weights(weight))
+            tracker = SafeTracker.for_model(
+                stream.classifier.model_, start_weights=start_weights(weight, sees_inputs=True)
+            )
             posteriors = _with_labels(OnlineClassifier(stream.classifier, tracker=tracker), stream, asked, rate, delay)
             unadapted[f"{weight:g}"] = _measures(posteriors, stream.labels)["log_loss"]
     return {

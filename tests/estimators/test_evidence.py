@@ -117,7 +117,7 @@ def test_a_fraction_holds_rows_out_from_a_single_fit() -> None:
     model.fit(rows.features, rows.labels)
     assert len(model.estimators_) == 1
     assert len(model.holdout_.labels) == 200
-    assert model.model_.score(rows.features[:3]).evidence.shape == (3, 1, 1, 2)
+    assert model.model_.score(rows.features[:3]).evidence.shape == (3, 1, 1 + model.model_.n_inputs, 2)
     with pytest.raises(InvalidInputError, match=r"cv must be at least 2 folds or a fraction of the rows, got 1\.5"):
         RatioClassifier(LogisticRegression(), cv=1.5).fit(rows.features, rows.labels)
 

@@ -341,14 +341,17 @@ def test_it_takes_categories_and_missing_values_in_a_table_and_a_row_by_name() -
     online.decide({"size": None, "ward": "never seen"})
 
 
+N_INPUTS = 2 + 8  # of `draw`'s features and of the season
+
+
 def test_views_are_other_scores_of_the_same_rows() -> None:
     stream = draw(500)
     with_views = OBILClassifier(member=LogisticRegression(), views=True, random_state=0)
     with_views.fit(stream.features, stream.labels)
-    assert with_views.model_.score(stream.features).evidence.shape == (500, 5, 1 + 4, 2)
+    assert with_views.model_.score(stream.features).evidence.shape == (500, 5, 1 + 4 + N_INPUTS, 2)
     assert with_views.model_.view_members[0].holdout.shape == with_views.holdout_.log_ratios.shape
     without = clone(with_views).set_params(views=False).fit(stream.features, stream.labels)
-    assert without.model_.score(stream.features).evidence.shape == (500, 5, 1, 2)
+    assert without.model_.score(stream.features).evidence.shape == (500, 5, 1 + N_INPUTS, 2)
 
 
 @pytest.mark.parametrize(

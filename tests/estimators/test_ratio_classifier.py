@@ -289,8 +289,8 @@ def test_views_are_scores_of_feature_subsets() -> None:
     stream = classes.draw(np.full(800, 0.3), random_state=0)
     model = RatioClassifier(LogisticRegression(), cv=2, views=True, random_state=0).fit(stream.features, stream.labels)
     evidence = model.model_.score(stream.features[:50]).evidence
-    assert evidence.shape == (50, 2, 1 + 4, 2)
-    views = evidence[:, 0, 1:]
+    assert evidence.shape == (50, 2, 1 + 4 + 12, 2)  # the inputs: four features and the season
+    views = evidence[:, 0, 1:5]
     members = model.model_.view_members
     assert sorted(members[0].features + members[1].features) == [0, 1, 2, 3]
     for number, member in enumerate(members):
@@ -300,7 +300,8 @@ def test_views_are_scores_of_feature_subsets() -> None:
     plain = RatioClassifier(LogisticRegression(), cv=2, views=False, random_state=0)
     plain.fit(stream.features, stream.labels)
     without = plain.model_.score(stream.features[:50])
-    assert without.evidence.shape == (50, 2, 1, 2)  # views change neither the model's own evidence nor its log ratios
+    assert without.evidence.shape == (50, 2, 1 + 12, 2)
+    # views change neither the model's own evidence nor its log ratios
     np.testing.assert_array_equal(without.evidence[:, :, 0], evidence[:, :, 0])
     np.testing.assert_array_equal(without.log_ratios, model.model_.score(stream.features[:50]).log_ratios)
 
@@ -310,7 +311,7 @@ def test_a_fitted_model_has_views_of_the_rows_it_is_calibrated_on() -> None:
     inner = FrozenEstimator(LogisticRegression().fit(stream.features, stream.labels))
     model = RatioClassifier(inner, random_state=0).fit(stream.features, stream.labels).model_
     scored = model.score(stream.features[:9])
-    assert (model.n_views, model.n_folds, scored.evidence.shape) == (4, 5, (9, 5, 5, 2))
+    assert (model.n_views, model.n_folds, scored.evidence.shape) == (4, 5, (9, 5, 5 + model.n_inputs, 2))
     for fold in range(5):  # the fitted model is the only one of its kind
         np.testing.assert_array_equal(scored.evidence[:, fold, 0], scored.evidence[:, 0, 0])
     few = RatioClassifier(inner).fit(stream.features[:40], stream.labels[:40]).model_

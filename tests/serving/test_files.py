@@ -111,7 +111,7 @@ def test_the_manifest_tells_no_time_and_names_every_file(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {
         "format", "kind", "versions", "scorer", "calibrator", "classes", "prior", "holdout", "feature_names", "encoder",
-        "view_members", "calibration", "advice", "evidence", "files",
+        "view_members", "calibration", "advice", "evidence", "inputs", "files",
     }  # fmt: skip
     assert set(manifest["files"]) == set(contents(folder)) - {"manifest.json"}
 

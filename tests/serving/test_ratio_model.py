@@ -30,7 +30,8 @@ def test_evidence_is_the_map_of_each_folds_scores_and_the_mean_of_the_folds_deci
     scored, matrix = model.score(X), model.prepare(X)
     folds = getattr(evidence_scorer(model), "folds", (evidence_scorer(model),))
     assert model.n_folds == len(folds)
-    assert scored.evidence.shape == (len(matrix), len(folds), 1 + model.n_views, model.n_classes)
+    n_sources = 1 + model.n_views + model.n_inputs
+    assert scored.evidence.shape == (len(matrix), len(folds), n_sources, model.n_classes)
     own = model.calibrator if model.evidence is None else model.evidence.calibrator
     for number, fold in enumerate(folds):
         # a forest's sum is divided in another order when all folds are walked in one pass

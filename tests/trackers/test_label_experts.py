@@ -193,7 +193,8 @@ class KernelExperts:
     def decide(self, rows: FloatArray, guarded: FloatArray, fast: FloatArray, lead: int = GUARDED) -> FloatArray:
         kept, priors, prior = self.memory, np.empty_like(rows), np.empty(self.start.size)
         advise_rows(
-            rows, guarded, fast, self.start, lead, kept.weights, kept.prevalence_weights, kept.counts, kept.maps,
+            rows, rows[:, None], 0, guarded, fast, self.start, lead, kept.weights, kept.prevalence_weights,
+            kept.counts, kept.maps, kept.input_map,
             kept.past, kept.past_rows, kept.past_labels, kept.latest, kept.seen, priors, prior,
         )  # fmt: skip
         return np.concatenate([priors, prior[None]])
@@ -217,10 +218,11 @@ class KernelExperts:
             self.start_weights,
             label_experts.start_prevalence_weights(may_admit=False),
             label_experts.start_precision(row.size),
+            kept.input_precision,
             np.array(LABEL_MEMORIES),
         )
         decided = int(kept.seen[0]) - 1 if number is None else number
-        learn_label(row, label, replaced, propensity, decided, False, start, kept)
+        learn_label(row, np.empty((0, row.size - 1)), label, replaced, propensity, decided, False, start, kept)
 
 
 def random_priors(rng: np.random.Generator, n: int, n_classes: int) -> FloatArray:
@@ -317,7 +319,10 @@ def test_a_row_is_decided_by_the_mixture_of_the_experts_posteriors(n_classes: in
         reference.learn(row, int(label), reference.latest)
     rows, kept = np.clip(stream(300, n_classes, seed=6), -6.0, 6.0), kernel.memory
     priors = np.empty_like(rows)
-    priors_of_rows(rows, guarded, fast, start, GUARDED, kept.weights, kept.counts, kept.maps, 60, priors)
+    priors_of_rows(
+        rows, rows[:, None], 0, guarded, fast, start, GUARDED, kept.weights, kept.counts, kept.maps, kept.input_map,
+        60, priors,
+    )  # fmt: skip
     advice = reference.advise(guarded, fast)
     mixed = np.exp([reference.mixture(row, advice) for row in rows])
     np.testing.assert_allclose(softmax(rows + np.log(priors), axis=1), mixed, rtol=0, atol=1e-10)

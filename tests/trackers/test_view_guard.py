@@ -406,7 +406,7 @@ def test_evidence_of_a_wrong_shape_or_not_finite_is_refused_and_changes_nothing(
         bad[-1, 1, 1] = value
     spoilt[3][-1, 2, 0] = 0.5  # relative to another class than the first
     shapes = (
-        evidence[:, :2], evidence[:, [0, 1, 2, 2]], evidence[:-1], evidence[..., :1], evidence[0], rows,
+        evidence[:, :2], evidence[:-1], evidence[..., :1], evidence[0], rows,
         np.empty((20, 0, n_classes)),
     )  # fmt: skip
     for bad in (*shapes, *spoilt, "x"):
@@ -418,6 +418,16 @@ def test_evidence_of_a_wrong_shape_or_not_finite_is_refused_and_changes_nothing(
             tracker.update(rows[0], evidence=one)
         assert tracker.state() == before
     np.testing.assert_array_equal(tracker.update(rows[0], evidence=evidence[0]), before["memory"]["prior"])
+
+
+def test_what_stands_behind_the_views_is_ignored_by_a_tracker_that_takes_no_inputs() -> None:
+    rows = stream(600, 2, seed=14)
+    evidence, states = np.stack([rows, -rows, rows], axis=1), []
+    for given in (evidence, np.concatenate([evidence, 2.0 * evidence], axis=1)):
+        tracker = SafeTracker(0.3, view_reference=some_view_reference(2, 2, seed=15))
+        tracker.update_many(rows, evidence=given)
+        states.append(tracker.state())
+    assert states[0] == states[1]
 
 
 def test_views_are_compared_with_the_models_own_evidence_and_not_with_what_decides() -> None:

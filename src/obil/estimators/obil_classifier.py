@@ -21,6 +21,7 @@ from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fi
 from obil.estimators.fit_scorer import fit_views, freeze_together
 from obil.estimators.fusion import best_members, fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
+from obil.estimators.leading_features import fit_row_inputs
 from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights, warn_of_dependence
 from obil.estimators.recipes import FUSIONS, EstimatorKind, Recipe, recipe_of
 from obil.networks.settings import ModuleKind
@@ -333,7 +334,10 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         model = replace(model, view_members=views, encoder=encoder, feature_names=names)
         # rows were sorted by what they hold; the order of a stream is that of time, or that in which they were given
         given = rows.origin[member_scores.rows]
-        self.model_ = model.with_rows_in(np.lexsort((given,) if times is None else (given, times)))
+        order = np.lexsort((given,) if times is None else (given, times))
+        model = model.with_rows_in(order)
+        inputs = fit_row_inputs(rows.X, model, member_scores.rows[order], categories=rows.categories)
+        self.model_ = replace(model, inputs=inputs)
 
     def _check_rows(self, X: Any) -> Any:
         X = as_dataframe(X)

@@ -20,6 +20,7 @@ from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
 from obil.estimators.labelled_rows import is_fraction, set_aside
+from obil.estimators.leading_features import fit_row_inputs
 from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights, warn_of_dependence
 from obil.serving.folds import folds_of
 from obil.serving.networks.onnx_scorer import OnnxNetwork, OnnxScorer, class_outputs
@@ -72,6 +73,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     >>> bool(model.predict_proba([[20.0]], prior=0.01)[0, 1] < model.predict_proba([[20.0]])[0, 1])
     True
     """
+
+    _categories: tuple[int, ...] = ()  # columns of a matrix that `fit_table` knows to hold codes
 
     def __init__(
         self,
@@ -148,9 +151,11 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         )
         names = getattr(self, "feature_names_in_", None)
         feature_names = None if names is None else tuple(str(name) for name in names)
-        self.model_ = replace(model, view_members=frozen.views, encoder=frozen.encoder, feature_names=feature_names)
+        model = replace(model, view_members=frozen.views, encoder=frozen.encoder, feature_names=feature_names)
         if time is not None:  # a tracker's past errors are read in the order of held-out rows
-            self.model_ = self.model_.with_rows_in(np.argsort(np.asarray(time)[rows], kind="stable"))
+            order = np.argsort(np.asarray(time)[rows], kind="stable")
+            model, rows = model.with_rows_in(order), rows[order]
+        self.model_ = replace(model, inputs=fit_row_inputs(X, model, rows, categories=self._categories))
         warn_of_dependence(self.model_)
         return self
 

@@ -99,7 +99,9 @@ def table_classifier(
     if isinstance(estimator, OBILClassifier):
         estimator.set_params(calibration=calibration, views=views, verbose=verbose)
         return estimator
-    return RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
+    classifier = RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
+    classifier._categories = tuple(encoder.categories)  # scikit-learn's own parameters are the user's
+    return classifier
 
 
 def fit_score_column(

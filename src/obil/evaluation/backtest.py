@@ -196,7 +196,7 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
     window = best_window(labels, n_classes=model.n_classes)
     truth = local_priors(labels, n_classes=model.n_classes, window=window)
 
-    new_tracker = partial(SafeTracker, start, view_reference=ViewReference.of_model(model))
+    new_tracker = partial(SafeTracker, start, view_reference=ViewReference.of_model(model), n_inputs=model.n_inputs)
     trackers = {
         STATIC: FixedPrior(start),
         BANK: BayesBank(start),
@@ -279,7 +279,8 @@ def _with_labels(
             break
         decide_until(end)
         done = end
-        tracker.feedback(log_ratios[row], int(labels[row]), propensity=rate, row=row)
+        inputs = tracker.inputs_of(evidence[row : row + 1])[0]
+        tracker.feedback(log_ratios[row], int(labels[row]), propensity=rate, row=row, inputs=inputs)
         weights.append(list(tracker.expert_weights.values()))
     decide_until(len(labels))
     return LabelledPath(effective, prevalence, np.array(weights))

@@ -1,5 +1,6 @@
 """Score a row, decide it at the current prior, then update the prior: the threshold follows the stream."""
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from obil.arrays import BoolArray, FloatArray, PriorLike, as_evidence, as_log_ratios
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
-from obil.errors import InvalidInputError
+from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
 from obil.online.decision import Decision, Decisions
 from obil.online.decision_ids import as_id, as_ids
@@ -83,6 +84,7 @@ class OnlineClassifier:
     """
 
     _update: Callable[[FloatArray, FloatArray], FloatArray]
+    _inputs_of: Callable[[FloatArray], npt.NDArray[np.float32]]
 
     def __init__(
         self,
@@ -103,9 +105,11 @@ class OnlineClassifier:
             raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
         self._rule = DecisionRule(self._model, CostPolicy(costs) if costs is not None else policy, self._positive)
         meaning = unlabeled_class(unlabeled_as, self._model, self._positive)
-        self._ledger = LabelLedger(self._model.n_classes, horizon=horizon, unlabeled_as=meaning)
         start = self._model.prior_ if prior is None else self._model.as_prior(prior)
         self._follow((_default_tracker(self._model) if tracker is None else tracker).start(start))
+        self._ledger = LabelLedger(
+            self._model.n_classes, horizon=horizon, unlabeled_as=meaning, n_inputs=self._n_inputs
+        )
         self._monitor = _chosen_monitor(monitor, self._model)
         self._since_alarm = [0] * self._model.n_classes  # labels of rows that the monitor no longer trusted, by class
         self._model_since = 0  # the row from which the model scores
@@ -157,6 +161,7 @@ class OnlineClassifier:
             self._since_alarm = [0] * fitted.n_classes
             self._one_class.forget_scores()
             self._follow(tracker)
+            self._ledger.renew_inputs(self._n_inputs)  # labels of earlier rows count, but their scores do not
 
     @property
     def tracker(self) -> PriorTracker:
@@ -265,31 +270,42 @@ class OnlineClassifier:
         """Return a credible interval of each class's prior, (K, 2), with the calibrator's own uncertainty in it."""
         return with_calibration_spread(self._tracker.interval(level), self._model, self.prior, level)
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return posteriors at the current prior, (n, K), changing nothing."""
-        ratios = self._model.log_ratios(X)
-        return posteriors_at(ratios, self._tracker.priors_for(ratios))
+    def predict_proba(self, X: Any, *, at: Any = None) -> FloatArray:
+        """Return posteriors at the current prior, (n, K), changing nothing; `at` as in `decide_many`."""
+        return posteriors_at(*self._rated(X, at))
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return what would be decided at the current prior, (n,), changing nothing."""
-        ratios = self._model.log_ratios(X)
-        chosen: npt.NDArray[Any] = self.classes_[self._rule.decide(ratios, self._tracker.priors_for(ratios)).numbers]
+    def predict(self, X: Any, *, at: Any = None) -> npt.NDArray[Any]:
+        """Return what would be decided at the current prior, (n,), changing nothing; `at` as in `decide_many`."""
+        chosen: npt.NDArray[Any] = self.classes_[self._rule.decide(*self._rated(X, at)).numbers]
         return chosen
 
-    def decide(self, x: Any, *, id: Any = None) -> Decision:  # noqa: A002  # the name users know
-        """Decide one row, then update the prior with it."""
+    def _rated(self, X: Any, at: Any) -> tuple[FloatArray, FloatArray]:
+        """Return log ratios of rows, and the priors they would be decided with, (n, K) each."""
+        tracker = self._tracker
+        if not self._n_inputs or not isinstance(tracker, SafeTracker) or not tracker.n_labels:
+            ratios = self._model.log_ratios(X)
+            return ratios, tracker.priors_for(ratios)
+        scores = self._model.score(X, at=at)
+        return scores.log_ratios, tracker.priors_for(scores.log_ratios, evidence=scores.evidence_from(self._rows))
+
+    def decide(self, x: Any, *, id: Any = None, at: Any = None) -> Decision:  # noqa: A002  # the name users know
+        """Decide one row, then update the prior with it.
+
+        `at` is when the row came, a datetime or seconds since 1970: labels can then teach the hour, the day of the week
+        and the time of the year.
+        """
         with self._writer:
-            scores = self._model.score(one_row(x, self._model))
+            scores = self._model.score(one_row(x, self._model), at=at)
             evidence = scores.evidence[0, fold_of_row(self._rows, scores.evidence.shape[1])]
             return self._decide_row(scores.log_ratios[0], evidence, id)
 
-    def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None) -> Decisions:
-        """Decide rows in order, each at the prior from before it."""
+    def decide_many(self, X: Any, *, ids: Sequence[Any] | None = None, at: Any = None) -> Decisions:
+        """Decide rows in order, each at the prior from before it; `at` as in `decide`, a time for each row."""
         with self._writer:
-            return self._decide_scores(self._model.score(X), ids)
+            return self._decide_scores(self._model.score(X, at=at), ids)
 
     def decide_scores(self, scores: Scores, *, ids: Sequence[Any] | None = None) -> Decisions:
-        """Decide rows that the model scored already: `model.score(X)` may run elsewhere, before it is their turn.
+        """Decide rows that the model scored already: `model.score(X, at=)` may run elsewhere, before it is their turn.
 
         The evidence of a row is that of one fold, chosen by the row's number in this stream.
         """
@@ -310,8 +326,8 @@ class OnlineClassifier:
     ) -> Decisions:
         """Decide rows whose log ratios, (n, K), are known already: a replay, or scores made elsewhere.
 
-        `evidence`, (n, 1 + V, K), is what the prior is read from: `Decisions.evidence` of the rows when they were
-        decided first. Without it, log ratios are evidence too, and there are no views.
+        `evidence`, (n, 1 + V + D, K), is what the prior is read from: `Decisions.evidence` of the rows when they were
+        decided first. Without it, log ratios are evidence too, and there are no views and no inputs.
         """
         with self._writer:
             ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
@@ -414,6 +430,11 @@ class OnlineClassifier:
         with refused_as_damaged():
             online = cls(fitted, policy=saved.policy, positive=label, tracker=FixedPrior(), monitor=monitor)
         online._follow(saved.tracker)
+        if saved.ledger.n_inputs != online._n_inputs:
+            raise InvalidStateError(
+                f"this state is damaged: its labels keep {saved.ledger.n_inputs} inputs of a row, its tracker takes "
+                f"{online._n_inputs}"
+            )
         online._ledger, online._rows, online._record = saved.ledger, saved.n_rows, saved.record
         online._since_alarm, online._model_since = saved.labels_since_alarm, saved.model_since
         online._monitoring_runs, online._one_class = saved.monitoring_runs, saved.one_class_labels
@@ -422,6 +443,9 @@ class OnlineClassifier:
     def _follow(self, tracker: PriorTracker) -> None:
         self._n_views = _require_views(tracker, self._model)
         self._tracker = tracker
+        self._n_inputs = 0  # of a row, which a label needs
+        if isinstance(tracker, SafeTracker):
+            self._n_inputs, self._inputs_of = math.prod(tracker.input_shape), tracker.inputs_of
         if isinstance(tracker, CompiledTracker):
             self._update = tracker.update_checked  # log ratios of a model are checked when they are made
         else:
@@ -442,7 +466,8 @@ class OnlineClassifier:
         alert = number == self._positive
         self._record.add_one(ratios, prior, threshold, alert, log_evidence=log_evidence)
         if self._ledger.horizon:
-            left = self._ledger.remember_one(row, name, ratios, alert)
+            inputs = self._inputs_of(evidence[None])[0].ravel() if self._n_inputs else None
+            left = self._ledger.remember_one(row, name, ratios, alert, inputs)
             if left is not None:
                 self._learn(left)
         return Decision(name, self._rule.labels[number], ratios, prior, threshold, trusted, reachable, evidence)
@@ -454,9 +479,12 @@ class OnlineClassifier:
         names = range(self._rows, self._rows + len(ratios)) if ids is None else as_ids(ids)
         if len(names) != len(ratios):
             raise InvalidInputError(f"ids must name every row ({len(ratios)}), got {len(names)}")
-        if self._n_views and evidence.shape[1] not in (1, 1 + self._n_views):
+        n_views, n_inputs = self._model.n_views, self._model.n_inputs
+        n_sources = (1, 1 + n_views, 1 + n_views + n_inputs)
+        if (self._n_views or self._n_inputs) and evidence.shape[1] not in n_sources:
             raise InvalidInputError(
-                f"evidence must be of the tracker's {self._n_views} views, got {evidence.shape[1] - 1} of them"
+                f"evidence must be of the model's {n_views} views and {n_inputs} inputs, got {evidence.shape[1] - 1} "
+                "of them"
             )
         # each row may bring a label for an older one before the next is decided; and one row alone is quicker so
         if self._ledger.unlabeled_as is not None or len(ratios) == 1:
@@ -470,7 +498,8 @@ class OnlineClassifier:
         decisions = self._decisions(names, ratios, evidence, priors, ruling, trusted)
         self._record.add(decisions, log_evidence=log_evidence)
         if self._ledger.horizon:
-            self._ledger.remember(first, names, ratios, decisions.alerts)
+            inputs = self._inputs_of(evidence).reshape(len(ratios), -1) if self._n_inputs else None
+            self._ledger.remember(first, names, ratios, decisions.alerts, inputs)
         return decisions
 
     def _one_by_one(self, ratios: FloatArray, evidence: FloatArray, names: Sequence[Any]) -> Decisions:
@@ -515,10 +544,10 @@ class OnlineClassifier:
                 if replaced is not None:
                     self._since_alarm[replaced] -= 1
         if isinstance(self._tracker, LearnsFromLabels):
-            self._tracker.feedback(
-                known.log_ratios, label, propensity=known.propensity, row=row, replaced=replaced,
-                counts_only=row < self._model_since,
-            )  # fmt: skip
+            told: dict[str, Any] = {"propensity": known.propensity, "row": row, "replaced": replaced}
+            if isinstance(self._tracker, SafeTracker) and known.inputs is not None:
+                told["inputs"] = known.inputs.reshape(self._tracker.input_shape)
+            self._tracker.feedback(known.log_ratios, label, counts_only=row < self._model_since, **told)
         if self._positive is None:
             return
         age = self._rows - 1 - row
@@ -545,6 +574,12 @@ def _require_views(tracker: PriorTracker, model: RatioModel) -> int:
     if n_views and n_views != model.n_views:
         raise InvalidInputError(
             f"the tracker uses {n_views} views, the model has {model.n_views}: make it by SafeTracker.for_model(model)"
+        )
+    n_inputs = int(getattr(tracker, "n_inputs", 0))
+    if n_inputs and (n_inputs, n_views) != (model.n_inputs, model.n_views):
+        raise InvalidInputError(
+            f"the tracker takes {n_inputs} inputs behind {n_views} views, the model has {model.n_inputs} behind "
+            f"{model.n_views}: make it by SafeTracker.for_model(model)"
         )
     return n_views
 

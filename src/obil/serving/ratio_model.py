@@ -16,6 +16,7 @@ from obil.serving.columns import Column, ColumnEncoder, column_names, column_val
 from obil.serving.folds import fold_scores, folds_of, folds_of_rows, mean_of_folds, trees_in_one_pass
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
+from obil.serving.row_inputs import RowInputs
 from obil.serving.scorers import PROBABILITY, ColumnScorer, EstimatorScorer, Scorer
 from obil.serving.tracker_advice import TrackerAdvice
 from obil.serving.trees import TreeScorer
@@ -65,10 +66,11 @@ class Scores(NamedTuple):
     """
 
     log_ratios: FloatArray  # (n, K) calibrated
-    evidence: FloatArray  # (n, F, 1 + V, K) by the model of each fold: all features first, then each view
+    # (n, F, 1 + V + D, K) by the model of each fold: all features first, then each view; then the row's inputs
+    evidence: FloatArray
 
     def evidence_from(self, first_row: int) -> FloatArray:
-        """Return the evidence of a stream's rows from `first_row` on, by one fold per row, (n, 1 + V, K)."""
+        """Return the evidence of a stream's rows from `first_row` on, by one fold per row, (n, 1 + V + D, K)."""
         n_rows, n_folds = self.evidence.shape[:2]
         return self.evidence[np.arange(n_rows), folds_of_rows(first_row, n_rows, n_folds)]
 
@@ -94,6 +96,7 @@ class RatioModel:
     calibration: str = "affine"  # the name of the calibrator's kind
     advice: TrackerAdvice | None = None  # what a backtest found a tracker should start with
     evidence: Evidence | None = None  # None: what decides is distributed as on the held-out rows, and is evidence too
+    inputs: RowInputs | None = None  # what recalibrations by labels see of a row, of two classes
     n_folds: int = field(init=False)  # models of folds that give evidence, F, views included; one for each row
     view_trees: TreeScorer | None = field(init=False)  # of all views, walked in one pass
 
@@ -128,6 +131,10 @@ class RatioModel:
             if source.scorer is not None and len(folds_of(source.scorer)) not in (1, self.n_folds):
                 raise InvalidInputError(f"{name} must have the model's {self.n_folds} folds, or one")
         n_features = self.scorer.n_features
+        if self.inputs is not None and self.n_classes != 2:
+            raise InvalidInputError(f"only a model of two classes has inputs, got {self.n_classes} classes")
+        if self.inputs is not None and max(self.inputs.features, default=-1) >= (n_features or 0):
+            raise InvalidInputError(f"inputs must be features of the model, got {self.inputs.features!r:.80}")
         for view in self.view_members:
             known = view.scorer.n_features in (None, len(view.features))
             if not known or (n_features is not None and not all(0 <= place < n_features for place in view.features)):
@@ -162,6 +169,11 @@ class RatioModel:
     def n_views(self) -> int:
         """How many views the model was fitted with, V."""
         return len(self.view_members)
+
+    @property
+    def n_inputs(self) -> int:
+        """How many inputs of a row stand beside its log ratios in the evidence, D."""
+        return 0 if self.inputs is None else self.inputs.size
 
     @property
     def n_own_folds(self) -> int:
@@ -206,8 +218,11 @@ class RatioModel:
             for fold in folds_of(self.scorer)
         )
 
-    def score(self, X: Any) -> Scores:
-        """Return the log ratios of rows that decide, and the evidence by each fold; rows are encoded once."""
+    def score(self, X: Any, *, at: Any = None) -> Scores:
+        """Return the log ratios of rows that decide, and the evidence by each fold; rows are encoded once.
+
+        `at` is when the rows came: datetimes, or seconds since 1970. Recalibrations by labels then see the season.
+        """
         matrix, scorer = self.prepare(X), self._evidence_scorer
         raw = fold_scores(scorer, matrix)  # (n, F, K)
         if scorer is self.scorer:
@@ -221,19 +236,21 @@ class RatioModel:
             calibrator = self.calibrator if self.evidence is None else self.evidence.calibrator
             own = calibrator.apply(raw.reshape(-1, n_classes))
         evidence = own.reshape(n_rows, n_folds, 1, n_classes)
-        if self.view_members:
-            evidence = self._with_views(evidence, matrix)
+        if self.view_members or self.inputs is not None:
+            evidence = self._with_views_and_inputs(evidence, matrix, at)
         if not are_finite(evidence):
             raise InvalidInputError("the evidence of these rows is not finite: are the features extreme?")
         return Scores(log_ratios, evidence)
 
-    def _with_views(self, own: FloatArray, matrix: Any) -> FloatArray:
-        """Return evidence on all features, (n, F or 1, 1, K), together with that of the views, (n, F, 1 + V, K)."""
-        n_rows, n_classes = len(own), self.n_classes
-        evidence = np.empty((n_rows, self.n_folds, 1 + self.n_views, n_classes))
+    def _with_views_and_inputs(self, own: FloatArray, matrix: Any, at: Any) -> FloatArray:
+        """Return evidence on all features, (n, F or 1, 1, K), with what stands behind it, (n, F, 1 + V + D, K)."""
+        n_sources, n_classes = 1 + self.n_views, self.n_classes
+        evidence = np.empty((len(own), self.n_folds, n_sources + self.n_inputs, n_classes))
         evidence[:, :, :1] = own
         for place, (view, seen) in enumerate(zip(self.view_members, self._view_scores(matrix), strict=True), start=1):
             evidence[:, :, place] = view.calibrator.apply(seen.reshape(-1, n_classes)).reshape(seen.shape)
+        if self.inputs is not None:
+            self.inputs.write(matrix, at, evidence, n_sources)
         return evidence
 
     def _view_scores(self, matrix: Any) -> Iterable[FloatArray]:
@@ -246,7 +263,7 @@ class RatioModel:
 
     def evidence_rows(self, X: Any) -> FloatArray:
         """Return the log ratios that the prior of a batch is read from, by the model of each fold, (n, F, K)."""
-        return replace(self, view_members=()).score(X).evidence[:, :, 0]
+        return replace(self, view_members=(), inputs=None).score(X).evidence[:, :, 0]
 
     def log_ratios(self, X: Any) -> FloatArray:
         """Return calibrated log ratios of rows, (n, K)."""

@@ -31,7 +31,7 @@ class RowLayout:
     """Which of the optional columns a query has."""
 
     n_classes: int
-    evidence: tuple[int, int] | None  # folds, and 1 + views; None where log ratios are the evidence
+    evidence: tuple[int, int] | None  # folds, and 1 + views + inputs; None where log ratios are the evidence
     has_ids: bool
     has_labels: bool
     has_propensities: bool

@@ -117,11 +117,12 @@ def stream(
     settings: dict[str, Any] = {"costs": costs, "policy": policy, "tracker": tracker, "prior": prior}
     settings |= {"positive": positive, "monitor": monitor, "horizon": horizon, "unlabeled_as": unlabeled_as}
     online = OnlineClassifier(fitted, **settings)
-    n_views = int(getattr(online.tracker, "n_views", 0))
-    plain = fitted.evidence is None and fitted.n_folds == 1 and not n_views
+    n_inputs = int(getattr(online.tracker, "n_inputs", 0))  # they stand behind all views
+    n_more = fitted.n_views + n_inputs if n_inputs else int(getattr(online.tracker, "n_views", 0))
+    plain = fitted.evidence is None and fitted.n_folds == 1 and not n_more
     layout = RowLayout(
         n_classes=fitted.n_classes,
-        evidence=None if plain else (fitted.n_folds, 1 + n_views),
+        evidence=None if plain else (fitted.n_folds, 1 + n_more),
         has_ids=id is not None,
         has_labels=label is not None,
         has_propensities=propensity is not None,

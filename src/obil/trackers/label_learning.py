@@ -6,6 +6,7 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
+from obil.trackers.input_expert import LARGEST_COEFFICIENT, map_with_inputs, step_with_inputs
 from obil.trackers.label_experts import GUARDED, LabelMemory, log_posterior_of
 
 DELAY_POWER = 0.25  # a label counts by 1 / (1 + d)^power, d the labels that came since its row
@@ -20,12 +21,14 @@ class LabelStart(NamedTuple):
     weights: FloatArray  # (M,)
     prevalence_weights: FloatArray  # (M - 1,)
     precision: FloatArray  # (K, K) of a recalibration before any label
+    input_precision: FloatArray  # (P,) of one with inputs, packed; (0,) without them
     memories: FloatArray  # (n,) in labels
 
 
 @compiled
 def learn_label(
     log_ratios: FloatArray,
+    inputs: FloatArray,
     label: int,
     replaced: int,
     propensity: float,
@@ -37,7 +40,9 @@ def learn_label(
     """Update with a true label, on the experts' advice when its row was decided; `replaced` is -1 or the old label.
 
     The loss is weighted by least propensity / propensity, and less by the more labels came since the row was decided:
-    so many rows were already decided with weights that did not include this one.
+    so many rows were already decided with weights that did not include this one. The expert that sees the row's
+    inputs, (J, K-1), is judged by its posterior now, before this label: that is better where labels are late, its
+    memory is long, and past coefficients would take much room.
     """
     counts, maps, precisions = memory.counts, memory.maps, memory.precisions
     least_propensity, seen = memory.least_propensity, memory.seen
@@ -52,6 +57,7 @@ def learn_label(
         counts *= fraction
         for a in range(start.memories.size):
             precisions[a] = start.precision + fraction * (precisions[a] - start.precision)
+        memory.input_precision[:] = start.input_precision + fraction * (memory.input_precision - start.input_precision)
     level, slot = _find(row, memory.past_rows)
     advice = memory.latest if row >= seen[0] - 1 else memory.past[level, slot]
     since = _labels_since(row, seen, memory.arrivals)
@@ -63,8 +69,15 @@ def learn_label(
     if not counts_only:
         logs = np.empty(n_classes)
         gains = np.empty(n_experts)
+        own = np.empty(n_classes)
         for m in range(n_experts):
-            log_posterior_of(log_ratios, advice[m], logs)
+            if m < advice.shape[0]:
+                log_posterior_of(log_ratios, advice[m], logs)
+            else:
+                map_with_inputs(memory.input_map, inputs, own)
+                for k in range(1, n_classes):
+                    own[k] += own[0] * advice[GUARDED, k]
+                log_posterior_of(log_ratios, own, logs)
             gains[m] = weight * (logs[label] - (logs[replaced] if replaced >= 0 else 0.0))
         dealt = 0.0 if replaced >= 0 else max(1.0 / (seen[1] + 2.0), LEAST_DEALT)
         rate = (1.0 + since) ** -DELAY_POWER
@@ -87,6 +100,8 @@ def learn_label(
         base[k] = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
     for a in range(0 if counts_only else start.memories.size):
         _recalibrate(base, label, replaced, weight, start.memories[a], start.precision, maps[a], precisions[a])
+    if not counts_only and memory.input_map.size > 0:
+        _recalibrate_with_inputs(base, inputs, label, replaced, weight, start.input_precision, memory)
     if replaced < 0:
         memory.arrivals[seen[1] % memory.arrivals.size] = seen[0]
         seen[1] += 1
@@ -184,3 +199,27 @@ def _recalibrate(
     theta[0] = min(max(theta[0] + step[0], SMALLEST_SLOPE), LARGEST_SLOPE)
     for k in range(1, n_classes):
         theta[k] = min(max(theta[k] + step[k], -LARGEST_OFFSET), LARGEST_OFFSET)
+
+
+@inlined
+def _recalibrate_with_inputs(
+    base: FloatArray,
+    inputs: FloatArray,
+    label: int,
+    replaced: int,
+    weight: float,
+    start_precision: FloatArray,
+    memory: LabelMemory,
+) -> None:
+    """Take one such step of the recalibration that sees the row's inputs."""
+    theta, n_classes = memory.input_map, base.size
+    expert, posterior = np.empty(n_classes), np.empty(n_classes)
+    map_with_inputs(theta, inputs, expert)
+    log_posterior_of(base, expert, posterior)
+    for k in range(n_classes):
+        posterior[k] = np.exp(posterior[k])
+    step = step_with_inputs(base, inputs, posterior, label, replaced, weight, start_precision, memory.input_precision)
+    theta[0] = min(max(theta[0] + step[0], SMALLEST_SLOPE), LARGEST_SLOPE)
+    for i in range(1, theta.size):
+        largest = LARGEST_OFFSET if i < n_classes else LARGEST_COEFFICIENT
+        theta[i] = min(max(theta[i] + step[i], -largest), largest)

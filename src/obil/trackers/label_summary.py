@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from obil.arrays import FloatArray
-from obil.trackers.label_experts import FAST, N_PRIORS, START_LABELS
+from obil.trackers.label_experts import FAST, LABEL_MEMORIES, N_EXPERTS, N_PRIORS, START_LABELS
 
 LEAST_BANK_WEIGHT = 0.05  # that banks which are contradicted need to be included
 RECENT_LABELS = 1_000.0  # labels that the recent count and the recent recalibration remember
@@ -35,7 +35,9 @@ def weight_of_labels(weights: FloatArray, counts: FloatArray) -> float:
     """
     numbers = counts.sum(axis=1)
     learned = numbers / (numbers + START_LABELS)
-    return float(np.clip((weights[FAST + 1 : N_PRIORS] + weights[N_PRIORS:]) @ learned, 0.0, 1.0))
+    by_memory = weights[FAST + 1 : N_PRIORS] + weights[N_PRIORS:N_EXPERTS]
+    with_inputs = weights[N_EXPERTS:].sum() * learned[LABEL_MEMORIES.index(RECENT_LABELS)]
+    return float(np.clip(by_memory @ learned + with_inputs, 0.0, 1.0))
 
 
 def label_weight_text(label_weight: float) -> str:

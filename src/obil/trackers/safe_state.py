@@ -8,6 +8,7 @@ import numpy as np
 from obil.arrays import FloatArray, require_distributions
 from obil.errors import InvalidStateError
 from obil.trackers.bank_kernel import LARGEST_TOTAL, BankMemory
+from obil.trackers.input_expert import LARGEST_COEFFICIENT, unpacked
 from obil.trackers.label_experts import LabelMemory
 from obil.trackers.label_learning import LARGEST_OFFSET, LARGEST_SLOPE, SMALLEST_SLOPE
 from obil.trackers.view_guard import BLOCK_ROWS, LARGEST_SHIFT, GuardMemory
@@ -54,12 +55,22 @@ def require_possible_labels(labels: LabelMemory) -> None:
     early = (labels.past_rows < -1).any() or (labels.past_labels < 0).any() or (labels.arrivals < 0).any()
     if late or early or (labels.arrivals > labels.seen[0]).any():
         raise InvalidStateError("the past of a safe tracker cannot lie in its future")
-    slopes = np.concatenate([labels.maps[:, 0], labels.latest[:, 0]])
+    slopes = np.concatenate([labels.maps[:, 0], labels.latest[:, 0], labels.input_map[:1]])
     advice = np.concatenate([labels.past.ravel(), labels.latest.ravel()])
     outside = (slopes < SMALLEST_SLOPE).any() or (slopes > LARGEST_SLOPE).any() or (np.abs(advice) > 1e6).any()
-    if outside or (np.abs(labels.maps[:, 1:]) > LARGEST_OFFSET).any():
+    offsets = np.concatenate([labels.maps[:, 1:].ravel(), labels.input_map[1:]])  # and coefficients
+    if outside or (np.abs(offsets) > max(LARGEST_OFFSET, LARGEST_COEFFICIENT)).any():
         raise InvalidStateError("the experts of a safe tracker cannot have advised this")
+    require_positive_definite(unpacked(labels.input_precision, labels.input_map.size))
     precisions, turned = labels.precisions, labels.precisions.transpose(0, 2, 1)
     skewed = np.abs(precisions - turned) > 1e-8 + 1e-5 * np.abs(turned)  # by more than rounding
-    if skewed.any() or (np.abs(precisions) > LARGEST_TOTAL).any() or np.linalg.eigvalsh(precisions).min() <= 0.0:
+    if skewed.any():
         raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")
+    require_positive_definite(*precisions)
+
+
+def require_positive_definite(*precisions: FloatArray) -> None:
+    """Refuse precisions of recalibrations that no label could have left."""
+    for precision in precisions:
+        if (np.abs(precision) > LARGEST_TOTAL).any() or np.linalg.eigvalsh(precision).min(initial=1.0) <= 0.0:
+            raise InvalidStateError("the recalibrations of a safe tracker must have a positive precision")

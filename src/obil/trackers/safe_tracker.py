@@ -9,6 +9,7 @@ import numpy.typing as npt
 from obil.arrays import (
     FloatArray,
     PriorLike,
+    as_evidence,
     as_floats,
     as_integer,
     as_log_ratios,
@@ -19,6 +20,7 @@ from obil.arrays import (
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
+from obil.trackers.input_expert import FARTHEST_INPUT, INPUT_MEMORY, read_inputs
 from obil.trackers.label_experts import (
     FAST,
     GUARDED,
@@ -31,6 +33,7 @@ from obil.trackers.label_experts import (
     advise_rows,
     prevalence,
     priors_of_rows,
+    start_input_precision,
     start_precision,
     start_prevalence_weights,
 )
@@ -49,6 +52,7 @@ from obil.trackers.tracker import CompiledTracker
 from obil.trackers.view_guard import ALARM, BLOCK_ROWS, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
 from obil.trackers.view_reference import NOT_KNOWN, ViewReference
 
+MOST_INPUTS = 64  # beside views
 LEADS = {"auto": GUARDED, "training": TRAINING, "fast": GUARDED}
 
 
@@ -62,7 +66,8 @@ class SafeTracker(CompiledTracker):
     of 500 rows in which the views agree. With a model that has no views nothing supports a move, and the prior stays
     where it started until labels come. As soon as they do (`feedback`), the posteriors of nine experts (training prior,
     guarded prior, fast bank, three label counts, three recalibrations) are mixed by their log loss, and the more the
-    labels have shown, the larger is their weight (`label_weight`).
+    labels have shown, the larger is their weight (`label_weight`). Where rows have views or inputs, a tenth expert is
+    a recalibration that sees how far each view is from the model, and the inputs: features of the row, and its season.
 
     Guarantee
     ---------
@@ -70,9 +75,9 @@ class SafeTracker(CompiledTracker):
     loss of the mixture on T labelled rows after the first, each weighted by least propensity / propensity, exceeds
     that of any expert by at most ``log 1/w + log(T + 1) + T / 999``, w its start weight, and that of a sequence of
     experts by ``log 1/w + log(1000)`` more for each switch, w that of the expert it leads to. Proof: docs/theory.md,
-    Proposition 5. A delayed label is compared with the advice that was stored last before its row, and weighs
-    1 / (1 + d)^(1/4) where d labels came in between. Delayed labels carry no such bound, and without labels nothing is
-    guaranteed: views can agree on a wrong value.
+    Proposition 5. A delayed label is compared with the advice that was stored last before its row (the tenth expert
+    with what it knows now), and weighs 1 / (1 + d)^(1/4) where d labels came in between. Delayed labels carry no such
+    bound, and without labels nothing is guaranteed: views can agree on a wrong value.
 
     Parameters
     ----------
@@ -85,7 +90,10 @@ class SafeTracker(CompiledTracker):
         rows allow; "fast", the guarded fast bank from the first row on, whatever its errors were; "training", the
         start prior. `obil.backtest` recommends one.
     start_weights
-        Weights of the experts when the first label comes; if None, .95 for training prior and guarded prior together.
+        Weights of the experts when the first label comes; if None, .05 for the one that sees inputs, and of the rest
+        .95 for training prior and guarded prior together.
+    n_inputs
+        How many inputs of a row stand behind its views in the evidence (`RatioModel.n_inputs`).
 
     >>> tracker = SafeTracker(0.5)
     >>> _ = tracker.update_many([[0.0, -9.0]] * 1_000)  # rows that all look negative
@@ -106,28 +114,28 @@ class SafeTracker(CompiledTracker):
         view_reference: ViewReference | Mapping[str, Any] | None = None,
         lead: str = "auto",
         start_weights: Sequence[float] | None = None,
+        n_inputs: int = 0,
     ) -> None:
         if str(lead) not in LEADS:
             raise InvalidInputError(f"lead must be one of {sorted(LEADS)}, got {lead!r:.40}")
-        given = default_start_weights() if start_weights is None else as_floats(start_weights, "start_weights").ravel()
-        weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in given.tolist()]
-        if len(weights) != N_EXPERTS or abs(sum(weights) - 1.0) > 1e-6:
-            raise InvalidInputError(f"start_weights must be {N_EXPERTS} numbers that sum to 1, got {weights}")
+        weights = None if start_weights is None else _as_weights(start_weights)
         if not isinstance(view_reference, ViewReference | Mapping | None):
             raise InvalidInputError(f"view_reference must be a ViewReference, got {view_reference!r:.40}")
         self._given = view_reference
         described = view_reference.to_json() if isinstance(view_reference, ViewReference) else view_reference
         described = None if described is None else dict(described)
-        super().__init__(prior, view_reference=described, lead=lead, start_weights=weights)
+        own = as_integer("n_inputs", n_inputs, 0, MOST_INPUTS)
+        super().__init__(prior, view_reference=described, lead=lead, start_weights=weights, n_inputs=own)
 
     @classmethod
     def for_model(cls, model: RatioModel, **settings: Any) -> "SafeTracker":
         """Return a tracker with the view reference of a model and the advice of its backtest, not yet started."""
         advice = model.advice
         if advice is not None:
-            weights = advice.start_weights if len(advice.start_weights or ()) == N_EXPERTS else None
+            n_experts = N_EXPERTS + (model.n_views + model.n_inputs > 0)
+            weights = advice.start_weights if len(advice.start_weights or ()) == n_experts else None
             settings = {"lead": advice.lead, "start_weights": weights} | settings
-        return cls(view_reference=ViewReference.of_model(model), **settings)
+        return cls(view_reference=ViewReference.of_model(model), **{"n_inputs": model.n_inputs} | settings)
 
     def with_views_of(self, model: RatioModel) -> "SafeTracker":
         """Return a tracker that keeps what this one knows of the prior, for the scores and views of another model.
@@ -137,9 +145,13 @@ class SafeTracker(CompiledTracker):
         nothing changes.
         """
         mine, settings = self._started()._asdict(), self._settings
-        other = SafeTracker.for_model(model, lead=settings["lead"], start_weights=settings["start_weights"])
+        seen, now = self.n_views + self.n_inputs, model.n_views + model.n_inputs
+        weights = settings["start_weights"] if bool(seen) == bool(now) else None  # of as many experts
+        other = SafeTracker.for_model(model, lead=settings["lead"], start_weights=weights)
         other.start(self._start)
-        is_same_model = other._settings["view_reference"] == settings["view_reference"]
+        is_same_model = all(
+            other._settings[name] == settings[name] for name in ("view_reference", "n_inputs")
+        )  # fmt: skip
         kept = ("slow.", "fast.", "labels.counts", "labels.least_propensity", "labels.seen", "labels.arrivals")
         for name, values in other._memory._asdict().items():
             if is_same_model or name.startswith(kept):
@@ -150,7 +162,9 @@ class SafeTracker(CompiledTracker):
         # recalibrations were of the old scores: their weight goes to the priors, half of all to the start
         fresh.weights[:] = self._label_start.weights / 2.0
         fresh.weights[:N_PRIORS] += own / own.sum() / 2.0
-        fresh.prevalence_weights[:] = (fresh.prevalence_weights + self._memory.labels.prevalence_weights) / 2.0
+        in_prevalence = self._memory.labels.prevalence_weights[: fresh.prevalence_weights.size]
+        fresh.prevalence_weights[: in_prevalence.size] += in_prevalence
+        fresh.prevalence_weights[:] /= fresh.prevalence_weights.sum()
         fresh.past_rows[0, 0], fresh.past_labels[0, 0] = fresh.seen[0], fresh.seen[1]
         guarded, fast = other._current()
         advise(guarded[0], fast[0], self._start, fresh.counts, fresh.maps, fresh.latest)
@@ -173,6 +187,22 @@ class SafeTracker(CompiledTracker):
         """The number of views of a row that this tracker uses."""
         self._started()
         return self._view_reference.n_views
+
+    @property
+    def n_inputs(self) -> int:
+        """The number of inputs of a row that stand behind its views in the evidence this tracker takes."""
+        return int(self._settings["n_inputs"])
+
+    @property
+    def input_shape(self) -> tuple[int, int]:
+        """The shape of the inputs that a row keeps until its label comes: by view or input, and class."""
+        return self.n_views + self.n_inputs, self.n_classes - 1
+
+    def inputs_of(self, evidence: FloatArray) -> npt.NDArray[np.float32]:
+        """Return what `feedback` wants to know of rows beside their log ratios, (n, J, K-1), from (n, S, K)."""
+        inputs = np.empty((len(evidence), *self.input_shape), dtype=np.float32)
+        read_inputs(evidence, self._view_reference.n_views, inputs)
+        return inputs
 
     @property
     def n_labels(self) -> int:
@@ -248,6 +278,7 @@ class SafeTracker(CompiledTracker):
         names = ["training prior", "guarded prior", "fast bank"]
         names += [f"label count, {_memory_name(memory)}" for memory in LABEL_MEMORIES]
         names += [f"recalibration, {_memory_name(memory)}" for memory in LABEL_MEMORIES]
+        names += [f"recalibration with inputs, {_memory_name(INPUT_MEMORY)}"][: len(weights) - len(names)]
         return dict(zip(names, weights, strict=True))
 
     def label_summary(self) -> LabelSummary | None:
@@ -274,12 +305,14 @@ class SafeTracker(CompiledTracker):
         row: int | None = None,
         replaced: int | None = None,
         counts_only: bool = False,
+        inputs: npt.ArrayLike | None = None,
     ) -> None:
         """Update with a true label.
 
         `propensity` is the probability that this label was requested, `row` the number of the row when it was decided
         (None: just now), `replaced` the label it replaces. With `counts_only` it updates the prior alone: the log
-        ratios of its row come from a model that has been replaced.
+        ratios of its row come from a model that has been replaced. `inputs` are what `inputs_of` gave of the row's
+        evidence, (J, K-1); None where it had none.
         """
         labels = self._started().labels
         values = as_log_ratios(as_floats(log_ratios, "log_ratios")[None], n_classes=self.n_classes)[0]
@@ -294,17 +327,31 @@ class SafeTracker(CompiledTracker):
             raise InvalidInputError(f"replaced must be a label that came before, got {replaced!r:.40} before any label")
         if before == number:
             return
-        learn_label(values, number, before, probability, decided, counts_only, self._label_start, labels)
+        learn_label(
+            values, self._checked_inputs(inputs), number, before, probability, decided, counts_only,
+            self._label_start, labels,
+        )  # fmt: skip
         self._estimate_prevalence()
 
-    def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
+    def _checked_inputs(self, inputs: npt.ArrayLike | None) -> FloatArray:
+        shape = self.input_shape
+        if inputs is None:
+            return np.zeros(shape)
+        given = as_floats(inputs, "inputs")
+        if given.shape != shape or not (np.abs(given) <= FARTHEST_INPUT).all():
+            raise InvalidInputError(f"inputs must be what inputs_of returned for the row, {shape}, got {given.shape}")
+        return np.ascontiguousarray(given)
+
+    def priors_for(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Return the prior each of these rows (n, K) would be decided with, (n, K); the state is unchanged."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         labels, priors = self._memory.labels, np.empty_like(rows)
+        given = rows[:, None] if evidence is None else as_evidence(evidence, n_rows=len(rows), n_classes=rows.shape[1])
+        self._require_sources(given)
         guarded, fast = self._current()
         priors_of_rows(
-            rows, guarded[0], fast[0], self._start, self._lead,
-            labels.weights, labels.counts, labels.maps, int(labels.seen[1]), priors,
+            rows, given, self._view_reference.n_views, guarded[0], fast[0], self._start, self._lead,
+            labels.weights, labels.counts, labels.maps, labels.input_map, int(labels.seen[1]), priors,
         )  # fmt: skip
         return priors
 
@@ -337,17 +384,25 @@ class SafeTracker(CompiledTracker):
         self._kept = np.array(KEPT_EACH_BLOCK)
         self._view_reference, self._grid = known, known.grid
         self._lead = LEADS[self._settings["lead"]]
-        weights = np.array(self._settings["start_weights"])
-        lead = self._settings["lead"]
+        lead, n_inputs = self._settings["lead"], known.n_views + self.n_inputs
+        weights = default_start_weights(sees_inputs=n_inputs > 0)
+        if self._settings["start_weights"] is not None:
+            given = np.array(self._settings["start_weights"])
+            if given.shape != weights.shape:
+                raise InvalidInputError(f"start_weights must be {weights.size} numbers, got {given.tolist()}")
+            weights = given
         self._may_admit = lead == "fast" or (lead == "auto" and known.may_be_fast(start))
-        in_prevalence = start_prevalence_weights(may_admit=self._may_admit)
-        self._label_start = LabelStart(weights, in_prevalence, start_precision(n_classes), np.array(LABEL_MEMORIES))
+        in_prevalence = start_prevalence_weights(may_admit=self._may_admit, sees_inputs=n_inputs > 0)
+        self._label_start = LabelStart(
+            weights, in_prevalence, start_precision(n_classes), start_input_precision(n_classes, n_inputs),
+            np.array(LABEL_MEMORIES),
+        )  # fmt: skip
         # where a backtest, or the user, vouches for fast memories, errors on held-out rows do not count
         self._shrinkage = np.stack([known.sensitivity] * 2) if lead == "fast" else known.shrinkage
         guard = GuardMemory.empty(known.n_views + 1, n_classes)
         if lead == "fast":
             guard.seen[1] = QUIET_BLOCKS
-        labels = LabelMemory.empty(n_classes)
+        labels = LabelMemory.empty(n_classes, n_inputs=n_inputs)
         labels.weights[:] = self._label_start.weights
         labels.prevalence_weights[:] = in_prevalence
         labels.latest[:, 0] = 1.0
@@ -362,19 +417,25 @@ class SafeTracker(CompiledTracker):
         memory, labels = self._memory, self._memory.labels
         n_rows, n_classes = rows.shape
         n_views = self._view_reference.n_views
-        if n_views and evidence.shape[1] not in (1, 1 + n_views):
-            raise InvalidInputError(
-                f"evidence must have shape {(n_rows, 1 + n_views, n_classes)}: the tracker uses {n_views} views; "
-                f"got {evidence.shape}"
-            )
+        self._require_sources(evidence)
         own, views = np.ascontiguousarray(evidence[:, 0]), np.ascontiguousarray(evidence[:, 1 : 1 + n_views])
         slow, fast, guarded = self._slow.path(own), self._fast.path(own), np.empty((n_rows + 1, n_classes))
         self._guard(own, views, slow, fast, guarded)
         advise_rows(
-            rows, guarded, fast, self._start, self._lead,
-            labels.weights, labels.prevalence_weights, labels.counts, labels.maps,
+            rows, evidence, n_views, guarded, fast, self._start, self._lead,
+            labels.weights, labels.prevalence_weights, labels.counts, labels.maps, labels.input_map,
             labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen, priors, memory.prior,
         )  # fmt: skip
+
+    def _require_sources(self, evidence: FloatArray) -> None:
+        """Refuse evidence with too few views or inputs; there may be no inputs, and no views either."""
+        n_views = self._view_reference.n_views
+        needed = 1 + n_views + self.n_inputs
+        if evidence.shape[1] not in (1, 1 + n_views) and evidence.shape[1] < needed:
+            raise InvalidInputError(
+                f"evidence must have shape {(len(evidence), needed, evidence.shape[2])}: the tracker uses {n_views} "
+                f"views and {self.n_inputs} inputs; got {evidence.shape}"
+            )
 
     def _guard(
         self, rows: FloatArray, views: FloatArray, slow: FloatArray, fast: FloatArray, guarded: FloatArray
@@ -408,6 +469,15 @@ class SafeTracker(CompiledTracker):
                 raise InvalidStateError("the priors of the banks must be positive")
         require_possible_guard(self._memory.guard)
         require_possible_labels(self._memory.labels)
+
+
+def _as_weights(given: Sequence[float]) -> list[float]:
+    weights = [require_in("a start weight", weight, 1e-6, 1.0) for weight in as_floats(given, "start_weights").ravel()]
+    if len(weights) not in (N_EXPERTS, N_EXPERTS + 1) or abs(sum(weights) - 1.0) > 1e-6:
+        raise InvalidInputError(
+            f"start_weights must be {N_EXPERTS} numbers that sum to 1, one more with views or inputs, got {weights}"
+        )
+    return weights
 
 
 def _memory_name(memory: float) -> str:

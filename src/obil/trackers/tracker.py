@@ -36,7 +36,7 @@ class PriorTracker(Protocol):
     def prior(self) -> FloatArray:
         """The prior to decide the next row with, (K,)."""
 
-    def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
+    def priors_for(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Return the prior each of these rows (n, K) would be decided with, (n, K); the state is unchanged."""
 
     def update(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
@@ -44,12 +44,13 @@ class PriorTracker(Protocol):
 
         `log_ratios` decide. `evidence`, (1 + V, K), is what the prior is read from: log ratios of the same row by a
         model that is distributed as on its held-out rows, then those of V views. Without it `log_ratios` are both.
+        Behind them may stand D inputs of the row, for what labels teach; an input x of two classes as [0, x].
         """
 
     def update_many(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Update with rows (n, K) in order; return the prior to decide each with, (n, K).
 
-        `evidence` is (n, 1 + V, K).
+        `evidence` is (n, 1 + V, K), or (n, 1 + V + D, K).
         """
 
     def interval(self, level: float = 0.9) -> FloatArray | None:
@@ -81,10 +82,12 @@ class LearnsFromLabels(Protocol):
         row: int | None = None,
         replaced: int | None = None,
         counts_only: bool = False,
+        inputs: npt.ArrayLike | None = None,
     ) -> None:
         """Update with the true label of a row, given the label it replaces and the row's number when it was decided.
 
-        With `counts_only` the log ratios come from a model that has been replaced, and only the label is used.
+        With `counts_only` the log ratios come from a model that has been replaced, and only the label is used. A
+        tracker that has `inputs_of` is given what that returned for the row.
         """
 
 
@@ -145,7 +148,7 @@ class CompiledTracker:
         """The prior to decide the next row with, (K,)."""
         return self._started().prior.copy()
 
-    def priors_for(self, log_ratios: npt.ArrayLike) -> FloatArray:
+    def priors_for(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
         """Return the prior each of these rows (n, K) would be decided with, (n, K); the state is unchanged."""
         rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
         return np.tile(self._started().prior, (len(rows), 1))

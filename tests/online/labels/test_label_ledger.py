@@ -57,13 +57,16 @@ class Oracle:
     def live(self) -> list[dict[str, Any]]:
         return self.decisions[-self.horizon :] if self.horizon else []
 
-    def remember_one(self, row: int, name: Any, ratios: np.ndarray, alert: bool) -> tuple[Any, ...] | None:
+    def remember_one(
+        self, row: int, name: Any, ratios: np.ndarray, alert: bool, inputs: np.ndarray
+    ) -> tuple[Any, ...] | None:
         leaving = self.live()[0] if self.horizon and len(self.live()) == self.horizon else None
         decision = {
             "row": row,
             "id": name,
             "ratios": np.array([0.0, *ratios[1:]]),
             "alert": alert,
+            "inputs": inputs.tobytes(),
             "label": None,
             "taken": False,
         }
@@ -78,7 +81,8 @@ class Oracle:
         if said is None:
             self.tally["unlabeled"] += 1
             said = (self.unlabeled_as, 1.0)
-        return leaving["row"], leaving["id"], leaving["ratios"].tobytes(), leaving["alert"], *said, None, 1.0, False
+        known = leaving["row"], leaving["id"], leaving["ratios"].tobytes(), leaving["alert"]
+        return *known, *said, None, 1.0, leaving["inputs"], False
 
     def label(self, name: Any, label: int, propensity: float) -> tuple[Any, ...] | None:
         found = [one for one in self.live() if one["id"] == name]
@@ -89,10 +93,10 @@ class Oracle:
         known = one["row"], name, one["ratios"].tobytes(), one["alert"], label
         if before is not None and before[0] == label:
             self.tally["repeated"] += 1
-            return *known, before[1], None, 1.0, True
+            return *known, before[1], None, 1.0, None, True
         one["label"] = (label, propensity)
         self.tally["labelled" if before is None else "replaced"] += 1
-        return *known, propensity, *((None, 1.0) if before is None else before), False
+        return *known, propensity, *((None, 1.0) if before is None else before), one["inputs"], False
 
     @property
     def counts(self) -> LabelCounts:
@@ -121,7 +125,9 @@ def test_agrees_with_a_list_that_remembers_everything(
 ) -> None:
     """In batches, one by one, and saved and restored at random cuts: three ledgers and the oracle are one."""
     horizon, unlabeled_as = setting
-    together, alone, unbroken = (LabelLedger(3, horizon=horizon, unlabeled_as=unlabeled_as) for _ in range(3))
+    together, alone, unbroken = (
+        LabelLedger(3, horizon=horizon, unlabeled_as=unlabeled_as, n_inputs=2) for _ in range(3)
+    )
     oracle = Oracle(horizon=horizon, unlabeled_as=unlabeled_as)
     random = np.random.default_rng(0)
     for event in events:
@@ -144,12 +150,13 @@ def test_agrees_with_a_list_that_remembers_everything(
             ratios = np.round(random.normal(size=(n, 3)), 2) * 10.0 ** random.integers(-300, 300, size=(n, 3))
             ratios[:, 0] = -0.0
             alerts = alerts_of(ratios)
-            rows = list(zip(own, ids, ratios, alerts.tolist(), strict=True))
+            inputs = random.uniform(-3.0, 3.0, size=(n, 2)).astype(np.float32)
+            rows = list(zip(own, ids, ratios, alerts.tolist(), inputs, strict=True))
             expected = [one for one in (oracle.remember_one(*one) for one in rows) if one is not None]
             singly = [alone.remember_one(*one) for one in rows]
-            assert [shown(one) for one in together.remember(row, ids, ratios, alerts)] == expected
+            assert [shown(one) for one in together.remember(row, ids, ratios, alerts, inputs)] == expected
             assert [shown(one) for one in singly if one is not None] == expected
-            assert [shown(one) for one in unbroken.remember(row, ids, ratios, alerts)] == expected
+            assert [shown(one) for one in unbroken.remember(row, ids, ratios, alerts, inputs)] == expected
             row += n
         assert together.counts == alone.counts == unbroken.counts == oracle.counts
         assert state_of(together) == state_of(alone) == state_of(unbroken)
@@ -454,9 +461,14 @@ def saved() -> dict[str, Any]:
 
 DAMAGES: list[tuple[str, Any, str]] = [
     ("kind", "tracker", "not the state of a label ledger"),
-    ("format", 2, "format"),
+    ("format", 1, "format"),
     ("format", True, "format"),
     ("n_classes", 2, "log_ratios"),
+    ("n_inputs", -1, "n_inputs"),
+    ("n_inputs", 1, "inputs"),
+    ("inputs", "AAAA", "inputs"),
+    ("inputs", None, "inputs"),
+    ("inputs", "ü", "inputs"),
     ("n_classes", None, "n_classes"),
     ("n_classes", 10**5_000, "n_classes"),
     ("horizon", 3, "horizon"),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,20 @@ import numpy.typing as npt
 from obil.arrays import BoolArray, FloatArray, as_integer, as_log_ratio_row, as_log_ratios, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, as_propensity, erased_id
-from obil.online.state.saved_ledger import COUNTED, KIND, STATE_FORMAT, LabelCounts, read_ledger, require_ledger_state
+from obil.online.state.saved_ledger import (
+    COUNTED,
+    KIND,
+    STATE_FORMAT,
+    LabelCounts,
+    as_text,
+    read_ledger,
+    require_ledger_state,
+)
 
 LARGEST_HORIZON = 10_000_000
 LARGEST_FIRST_ROW = 2**53
 SMALLEST_CAPACITY = 16
+SingleArray: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +39,7 @@ class LabelledRow:
     propensity: float = 1.0  # the one that counts: of a repeated label, the one it came with first
     replaced: int | None = None  # the earlier label, which is to be taken back
     replaced_propensity: float = 1.0  # what the earlier label came with
+    inputs: SingleArray | None = None  # (J,) what the tracker wants to know of the row beside its log ratios
     repeated: bool = False  # the same label came before: nothing is to be done
 
 
@@ -40,8 +50,9 @@ class LabelLedger:
     whole number, or the row number itself, which takes no room. Where two remembered decisions have the same id,
     the newest has it: the older one gets no label any more, not even that of `unlabeled_as`. A ledger has one writer.
 
-    With a horizon of 0 nothing is remembered and every label is unknown. `unlabeled_as` is the class number that a
-    missing label means (chargebacks: the negative one), or None where it means nothing.
+    With a horizon of 0 nothing is remembered and every label is unknown. A row keeps `n_inputs` numbers in single
+    precision beside its log ratios, for a tracker that wants them with the label. `unlabeled_as` is the class number
+    that a missing label means (chargebacks: the negative one), or None where it means nothing.
 
     >>> ledger = LabelLedger(2, horizon=2, unlabeled_as=0)
     >>> ledger.remember(0, ["a", "b"], np.array([[0.0, 1.5], [0.0, -2.0]]), np.array([True, False]))
@@ -58,7 +69,9 @@ class LabelLedger:
     LabelCounts(labelled=1, unknown=1, repeated=0, replaced=1, unlabeled=1, superseded=0, pending=1)
     """
 
-    def __init__(self, n_classes: int, *, horizon: int = 10_000, unlabeled_as: int | None = None) -> None:
+    def __init__(
+        self, n_classes: int, *, horizon: int = 10_000, unlabeled_as: int | None = None, n_inputs: int = 0
+    ) -> None:
         self.n_classes = as_integer("n_classes", n_classes, 2, LARGEST_HORIZON)
         self.horizon = as_integer("horizon", horizon, 0, LARGEST_HORIZON)
         self.unlabeled_as: int | None = None
@@ -66,11 +79,13 @@ class LabelLedger:
             self.unlabeled_as = as_integer("unlabeled_as", unlabeled_as, 0, self.n_classes - 1)
             if self.horizon == 0:
                 raise InvalidInputError("horizon must be at least 1 where unlabeled_as names a class, got 0")
+        self.n_inputs = as_integer("n_inputs", n_inputs, 0, LARGEST_HORIZON)
         self._origin: int | None = None  # the row in slot 0 of a ring that has not wrapped yet
         self.next_row: int | None = None  # the row that comes next; None before the first
         self._full_at: float = 0  # the row for which the ring has to grow
         self._ratios: FloatArray = np.empty((0, self.n_classes))  # (capacity, K), a ring once full
         self._alerts: BoolArray = np.empty(0, dtype=bool)  # (capacity,)
+        self._inputs: SingleArray = np.empty((0, self.n_inputs), dtype=np.float32)  # (capacity, J)
         self._names = RowNames()
         self._came: dict[int, tuple[int, float]] = {}  # row: label, propensity
         self._stale: set[int] = set()  # unlabelled rows whose id a newer row took over, or that were erased
@@ -83,9 +98,16 @@ class LabelLedger:
         return LabelCounts(**self._tally, pending=pending)
 
     def remember(
-        self, first_row: int, ids: Sequence[Any], log_ratios: npt.ArrayLike, alerts: npt.ArrayLike
+        self,
+        first_row: int,
+        ids: Sequence[Any],
+        log_ratios: npt.ArrayLike,
+        alerts: npt.ArrayLike,
+        inputs: SingleArray | None = None,
     ) -> list[LabelledRow]:
         """Remember rows first_row ... first_row + n - 1; with `unlabeled_as`, return those that leave for them.
+
+        `inputs`, (n, J), are 0 if None.
 
         They come oldest first, each with the label that came for it or else with that of unlabeled_as: all are known at
         the same age, so that positives, which are reported, do not count before negatives, which are not.
@@ -99,29 +121,40 @@ class LabelLedger:
         flags = _as_array(alerts)
         if flags.shape != (n,) or (n and flags.dtype != bool):
             raise InvalidInputError(f"alerts must be {n} booleans, got dtype {flags.dtype} in shape {flags.shape}")
+        if inputs is not None and inputs.shape != (n, self.n_inputs):
+            raise InvalidInputError(f"inputs must have shape {(n, self.n_inputs)}, got {inputs.shape}")
         if n == 0:
             return []
         self._make_room(row, n)
         numbers = range(row, row + n)
         if not self._names.id_of and names[0] == row and (names == numbers or names == list(numbers)):
-            return self._remember_numbered(row, ratios, flags)
+            return self._remember_numbered(row, ratios, flags, inputs)
         left = [
-            self._record(row + i, name, ratios[i], alert)
+            self._record(row + i, name, ratios[i], alert, None if inputs is None else inputs[i])
             for i, (name, alert) in enumerate(zip(names, flags.tolist(), strict=True))
         ]
         return [one for one in left if one is not None]
 
-    def remember_one(self, row: int, id: Any, log_ratios: npt.ArrayLike, alert: bool) -> LabelledRow | None:  # noqa: A002
-        """Remember one row, its log ratios (K,); with `unlabeled_as`, return the row that leaves for it."""
+    def remember_one(
+        self,
+        row: int,
+        id: Any,  # noqa: A002  # the name users know
+        log_ratios: npt.ArrayLike,
+        alert: bool,
+        inputs: SingleArray | None = None,
+    ) -> LabelledRow | None:
+        """Remember one row, its log ratios (K,) and inputs (J,); with `unlabeled_as`, return the row that leaves."""
         if type(row) is not int or row != self.next_row:
             row = self._checked_row(row)
         name = id if type(id) is int and id == row else as_id(id)
         ratios = as_log_ratio_row(log_ratios, n_classes=self.n_classes)
         if alert is not True and alert is not False and not isinstance(alert, np.bool_):
             raise InvalidInputError(f"alert must be True or False, got {shown(alert)}")
+        if inputs is not None and inputs.size != self.n_inputs:
+            raise InvalidInputError(f"inputs must be {self.n_inputs} numbers, got {inputs.size}")
         if row >= self._full_at:
             self._make_room(row, 1)
-        return self._record(row, name, ratios, alert)
+        return self._record(row, name, ratios, alert, inputs)
 
     def label(self, id: Any, label: int, *, propensity: float = 1.0) -> LabelledRow | None:  # noqa: A002  # users know it
         """Return the decision a label is about, or None if it is unknown: never decided, or beyond the horizon.
@@ -137,7 +170,7 @@ class LabelLedger:
         if row is None or name == erased_id(row):
             self._tally["unknown"] += 1
             return None
-        ratios, alert = self._recalled(row)
+        ratios, alert, inputs = self._recalled(row)
         before = self._came.get(row)
         if before is not None and before[0] == number:
             self._tally["repeated"] += 1
@@ -145,9 +178,9 @@ class LabelLedger:
         self._came[row] = (number, chance)
         if before is None:
             self._tally["labelled"] += 1
-            return LabelledRow(row, name, ratios, alert, number, chance)
+            return LabelledRow(row, name, ratios, alert, number, chance, inputs=inputs)
         self._tally["replaced"] += 1
-        return LabelledRow(row, name, ratios, alert, number, chance, *before)
+        return LabelledRow(row, name, ratios, alert, number, chance, *before, inputs=inputs)
 
     def forget(self, row: int) -> bool:
         """Erase a remembered row: its id and its scores; a label for it comes too late from now on."""
@@ -158,8 +191,14 @@ class LabelLedger:
         self._names.give(row, erased_id(row), rows.start)
         if row not in self._came:
             self._stale.add(row)
-        self._ratios[(row - self._origin) % len(self._alerts)] = 0.0  # type: ignore[operator]  # it has rows
+        slot = (row - self._origin) % len(self._alerts)  # type: ignore[operator]  # it has rows
+        self._ratios[slot] = self._inputs[slot] = 0.0
         return True
+
+    def renew_inputs(self, n_inputs: int) -> None:
+        """Forget the inputs of the rows so far, which are those of another model; rows to come have so many."""
+        self.n_inputs = n_inputs
+        self._inputs = np.zeros((len(self._alerts), n_inputs), dtype=np.float32)
 
     def row_of(self, id: Any) -> int | None:  # noqa: A002  # the name users know
         """Return the row that has an id, of those that are remembered."""
@@ -179,6 +218,8 @@ class LabelLedger:
             "unlabeled_as": self.unlabeled_as,
             "next_row": self.next_row,
             "log_ratios": self._ratios[slots, 1:].ravel().tolist(),  # row by row, without the column of class 0
+            "n_inputs": self.n_inputs,
+            "inputs": as_text(self._inputs[slots]),
             "alerts": "".join("01"[alert] for alert in self._alerts[slots].tolist()),
             "ids": ids,  # None where the id is the row number; empty where all are
             "labels": [[row - rows.start, *self._came[row]] for row in sorted(self._came)],
@@ -189,7 +230,7 @@ class LabelLedger:
     def from_state(cls, state: Any) -> Self:
         """Return a ledger that continues exactly where the one that made `state` stopped."""
         require_ledger_state(state)
-        settings = {name: state[name] for name in ("n_classes", "horizon", "unlabeled_as")}
+        settings = {name: state[name] for name in ("n_classes", "horizon", "unlabeled_as", "n_inputs")}
         try:
             ledger = cls(**settings)
         except InvalidInputError as error:
@@ -200,7 +241,7 @@ class LabelLedger:
             n = len(saved.rows)
             ledger._make_room(saved.rows.start, n)
             ledger.next_row = saved.rows.stop
-            ledger._ratios[:n], ledger._alerts[:n] = saved.log_ratios, saved.alerts
+            ledger._ratios[:n], ledger._alerts[:n], ledger._inputs[:n] = saved.log_ratios, saved.alerts, saved.inputs
             for row, name in zip(saved.rows, saved.ids, strict=True):
                 if name != row or ledger._names.id_of:
                     ledger._give_name(row, name, saved.rows.start)
@@ -220,11 +261,11 @@ class LabelLedger:
         start = 0 if self._origin is None else rows.start - self._origin
         return np.arange(start, start + len(rows)) % max(len(self._alerts), 1)
 
-    def _recalled(self, row: int) -> tuple[FloatArray, bool]:
+    def _recalled(self, row: int) -> tuple[FloatArray, bool, SingleArray | None]:
         slot = (row - self._origin) % len(self._alerts)  # type: ignore[operator]  # a remembered row has an origin
         ratios = self._ratios[slot].copy()
         ratios[0] = 0.0  # it may be -0.0, and a state does not hold it
-        return ratios, bool(self._alerts[slot])
+        return ratios, bool(self._alerts[slot]), self._inputs[slot].copy() if self.n_inputs else None
 
     def _checked_row(self, row: object) -> int:
         if self.next_row is None:
@@ -242,11 +283,15 @@ class LabelLedger:
             larger = min(max(needed, 2 * capacity, SMALLEST_CAPACITY), self.horizon)
             ratios, alerts = np.zeros((larger, self.n_classes)), np.zeros(larger, dtype=bool)
             ratios[:capacity], alerts[:capacity] = self._ratios, self._alerts
-            self._ratios, self._alerts = ratios, alerts
+            inputs = np.zeros((larger, self.n_inputs), dtype=np.float32)
+            inputs[:capacity] = self._inputs
+            self._ratios, self._alerts, self._inputs = ratios, alerts, inputs
         self._origin = origin
         self._full_at = math.inf if len(self._alerts) == self.horizon else origin + len(self._alerts)
 
-    def _record(self, row: int, name: Id, ratios: FloatArray, alert: bool) -> LabelledRow | None:
+    def _record(
+        self, row: int, name: Id, ratios: FloatArray, alert: bool, inputs: SingleArray | None
+    ) -> LabelledRow | None:
         """Remember one checked row for which there is room, letting go of the one that leaves."""
         self.next_row = row + 1
         horizon = self.horizon
@@ -258,6 +303,8 @@ class LabelLedger:
         slot = offset % len(self._alerts)
         self._ratios[slot] = ratios
         self._alerts[slot] = alert
+        if self.n_inputs:
+            self._inputs[slot] = 0.0 if inputs is None else inputs
         if name != row or self._names.id_of:
             self._give_name(row, name, row - min(offset, horizon - 1))
         return left
@@ -272,7 +319,8 @@ class LabelLedger:
             return None
         if came is None:
             self._tally["unlabeled"] += 1
-        return LabelledRow(row, name, *self._recalled(row), *(came or (self.unlabeled_as, 1.0)))
+        ratios, alert, inputs = self._recalled(row)
+        return LabelledRow(row, name, ratios, alert, *(came or (self.unlabeled_as, 1.0)), inputs=inputs)
 
     def _give_name(self, row: int, name: Id, oldest: int) -> None:
         older = self._names.give(row, name, oldest)
@@ -281,7 +329,9 @@ class LabelLedger:
             if older not in self._came:
                 self._stale.add(older)
 
-    def _remember_numbered(self, row: int, ratios: FloatArray, alerts: BoolArray) -> list[LabelledRow]:
+    def _remember_numbered(
+        self, row: int, ratios: FloatArray, alerts: BoolArray, inputs: SingleArray | None
+    ) -> list[LabelledRow]:
         """Remember rows whose ids are their numbers, where all the others' are too: what `_record` does, in bulk."""
         before, end = self._rows(), row + len(ratios)
         first_kept = max(row, end - self.horizon)
@@ -290,13 +340,18 @@ class LabelLedger:
         if self.unlabeled_as is not None and first_kept > row:  # the head of a batch beyond the horizon leaves at once
             head = ratios[: first_kept - row].copy()
             head[:, 0] = 0.0
-            flags = alerts.tolist()
-            left += [LabelledRow(row + i, row + i, one, flags[i], self.unlabeled_as) for i, one in enumerate(head)]
+            flags, own = alerts.tolist(), [None] * len(head) if inputs is None else inputs[: len(head)].copy()
+            left += [
+                LabelledRow(row + i, row + i, one, flags[i], self.unlabeled_as, inputs=own[i])
+                for i, one in enumerate(head)
+            ]
             self._tally["unlabeled"] += len(head)
         self.next_row = end
         slots = self._slots(range(first_kept, end))
         self._ratios[slots] = ratios[first_kept - row :]
         self._alerts[slots] = alerts[first_kept - row :]
+        if self.n_inputs:
+            self._inputs[slots] = 0.0 if inputs is None else inputs[first_kept - row :]
         return left
 
 

@@ -1,20 +1,24 @@
 """Read the state of a label ledger back, and refuse one that no ledger could have left."""
 
+import base64
+import binascii
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from obil.arrays import BoolArray, FloatArray, as_integer, is_count, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import Id, as_id, as_propensity
+from obil.trackers.input_expert import FARTHEST_INPUT
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 KIND = "label_ledger"
 FIELDS = {
-    "format", "kind", "n_classes", "horizon", "unlabeled_as", "next_row", "log_ratios", "alerts", "ids", "labels",
-    "counts",
+    "format", "kind", "n_classes", "horizon", "unlabeled_as", "n_inputs", "next_row", "log_ratios", "inputs", "alerts",
+    "ids", "labels", "counts",
 }  # fmt: skip
 LARGEST_NUMBER = 2**63  # of rows and of counts in a state; no stream counts there from the largest first row
 
@@ -40,6 +44,7 @@ class SavedLedger(NamedTuple):
 
     rows: range | None  # their numbers; None before the first row, empty after it where the horizon is 0
     log_ratios: FloatArray  # (n, K)
+    inputs: npt.NDArray[np.float32]  # (n, J)
     alerts: BoolArray  # (n,)
     ids: list[Id]  # (n,)
     came: dict[int, tuple[int, float]]  # row: label, propensity
@@ -56,9 +61,17 @@ def require_ledger_state(state: Any) -> None:
         raise InvalidStateError(f"the state of a label ledger holds {sorted(FIELDS)}, got {shown(list(state), 200)}")
 
 
-def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, unlabeled_as: int | None) -> SavedLedger:
+def as_text(inputs: npt.NDArray[np.float32]) -> str:
+    """Return inputs (n, J) as text, bit for bit: as decimal numbers they would be four times as long."""
+    return base64.b64encode(inputs.astype("<f4").tobytes()).decode()
+
+
+def read_ledger(
+    state: Mapping[str, Any], *, n_classes: int, horizon: int, unlabeled_as: int | None, n_inputs: int
+) -> SavedLedger:
     """Return what the ledger with these settings remembered when it made `state`."""
     started, numbers, ratios, alerts = _rows(state, n_classes, horizon)
+    inputs = _inputs(state["inputs"], len(alerts), n_inputs)
     ids = _ids(state["ids"], numbers)
     came = _labels(state["labels"], numbers, n_classes)
     counts = state["counts"]
@@ -70,7 +83,17 @@ def read_ledger(state: Mapping[str, Any], *, n_classes: int, horizon: int, unlab
     if unlabeled_as is None and counts["unlabeled"]:
         _damaged("unlabeled_as means nothing, so that no decision can count as unlabeled")
     counted = {name: counts[name] for name in COUNTED}
-    return SavedLedger(numbers if started else None, ratios, alerts, ids, came, counted)
+    return SavedLedger(numbers if started else None, ratios, inputs, alerts, ids, came, counted)
+
+
+def _inputs(text: Any, n: int, n_inputs: int) -> npt.NDArray[np.float32]:
+    try:
+        values = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4").reshape(n, n_inputs)
+    except (TypeError, ValueError, binascii.Error):
+        _damaged(f"inputs must be {n * n_inputs} numbers in single precision for {n} rows")
+    if not (np.abs(values) <= FARTHEST_INPUT).all():
+        _damaged(f"inputs must lie within +-{FARTHEST_INPUT:g}")
+    return values.astype(np.float32)
 
 
 def _rows(state: Mapping[str, Any], n_classes: int, horizon: int) -> tuple[bool, range, FloatArray, BoolArray]:
