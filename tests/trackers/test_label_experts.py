@@ -195,7 +195,8 @@ class KernelExperts:
         advise_rows(
             rows, rows[:, None], 0, guarded, fast, self.start, lead, kept.weights, kept.prevalence_weights,
             kept.counts, kept.maps, kept.input_map,
-            kept.past, kept.past_rows, kept.past_labels, kept.latest, kept.seen, priors, prior,
+            kept.past, kept.past_rows, kept.past_labels, kept.latest, kept.seen,
+            np.empty((0, self.start.size - 1), dtype=np.float32), priors, prior,
         )  # fmt: skip
         return np.concatenate([priors, prior[None]])
 

@@ -84,7 +84,7 @@ class OnlineClassifier:
     """
 
     _update: Callable[[FloatArray, FloatArray], FloatArray]
-    _inputs_of: Callable[[FloatArray], npt.NDArray[np.float32]]
+    _followed: SafeTracker  # the tracker, where it wants inputs of a row with its label
 
     def __init__(
         self,
@@ -281,12 +281,12 @@ class OnlineClassifier:
 
     def _rated(self, X: Any, at: Any) -> tuple[FloatArray, FloatArray]:
         """Return log ratios of rows, and the priors they would be decided with, (n, K) each."""
-        tracker = self._tracker
-        if not self._n_inputs or not isinstance(tracker, SafeTracker) or not tracker.n_labels:
+        if not self._n_inputs or not self._followed.n_labels:
             ratios = self._model.log_ratios(X)
-            return ratios, tracker.priors_for(ratios)
+            return ratios, self._tracker.priors_for(ratios)
         scores = self._model.score(X, at=at)
-        return scores.log_ratios, tracker.priors_for(scores.log_ratios, evidence=scores.evidence_from(self._rows))
+        ratios, evidence = scores.log_ratios, scores.evidence_from(self._rows)
+        return ratios, self._followed.priors_for(ratios, evidence=evidence)
 
     def decide(self, x: Any, *, id: Any = None, at: Any = None) -> Decision:  # noqa: A002  # the name users know
         """Decide one row, then update the prior with it.
@@ -445,7 +445,7 @@ class OnlineClassifier:
         self._tracker = tracker
         self._n_inputs = 0  # of a row, which a label needs
         if isinstance(tracker, SafeTracker):
-            self._n_inputs, self._inputs_of = math.prod(tracker.input_shape), tracker.inputs_of
+            self._n_inputs, self._followed = math.prod(tracker.input_shape), tracker
         if isinstance(tracker, CompiledTracker):
             self._update = tracker.update_checked  # log ratios of a model are checked when they are made
         else:
@@ -466,7 +466,7 @@ class OnlineClassifier:
         alert = number == self._positive
         self._record.add_one(ratios, prior, threshold, alert, log_evidence=log_evidence)
         if self._ledger.horizon:
-            inputs = self._inputs_of(evidence[None])[0].ravel() if self._n_inputs else None
+            inputs = self._followed.latest_inputs.ravel() if self._n_inputs else None
             left = self._ledger.remember_one(row, name, ratios, alert, inputs)
             if left is not None:
                 self._learn(left)
@@ -498,7 +498,7 @@ class OnlineClassifier:
         decisions = self._decisions(names, ratios, evidence, priors, ruling, trusted)
         self._record.add(decisions, log_evidence=log_evidence)
         if self._ledger.horizon:
-            inputs = self._inputs_of(evidence).reshape(len(ratios), -1) if self._n_inputs else None
+            inputs = self._followed.inputs_of(evidence).reshape(len(ratios), -1) if self._n_inputs else None
             self._ledger.remember(first, names, ratios, decisions.alerts, inputs)
         return decisions
 

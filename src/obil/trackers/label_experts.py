@@ -8,6 +8,7 @@ and not of priors, whose loss is bounded by that of each expert: docs/theory.md,
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
 from obil.compiled import compiled, inlined
@@ -128,13 +129,14 @@ def advise_rows(
     past_labels: IntArray,
     latest: FloatArray,
     seen: IntArray,
+    inputs: npt.NDArray[np.float32],
     priors: FloatArray,
     prior: FloatArray,
 ) -> None:
     """Write the prior each of n rows is decided with, (n, K), and the estimated prevalence after them, (K,).
 
     A row's prior is the one whose posterior for this row is the mixture's. `guarded` and `fast` are (n + 1, K);
-    `evidence`, (n, S, K), holds the inputs of the rows.
+    `evidence`, (n, S, K), holds the inputs of the rows; those of the last one are written too, (J, K-1).
     """
     n_rows, n_classes = rows.shape
     advice = np.zeros((weights.size, n_classes))
@@ -149,6 +151,9 @@ def advise_rows(
         seen[0] += 1
     if n_rows > 0:
         latest[:] = advice[: latest.shape[0]]
+        for j in range(inputs.shape[0]):
+            for k in range(1, n_classes):
+                inputs[j, k - 1] = input_of(evidence[n_rows - 1], n_views, j, k)
     prevalence(guarded[n_rows], fast[n_rows], prevalence_weights, counts, seen[1], prior)
 
 

@@ -196,12 +196,19 @@ class SafeTracker(CompiledTracker):
     @property
     def input_shape(self) -> tuple[int, int]:
         """The shape of the inputs that a row keeps until its label comes: by view or input, and class."""
-        return self.n_views + self.n_inputs, self.n_classes - 1
+        self._started()
+        return self._input_shape
+
+    @property
+    def latest_inputs(self) -> npt.NDArray[np.float32]:
+        """What `inputs_of` would return of the last row of the last update, (J, K-1): until the next one."""
+        return self._latest_inputs
 
     def inputs_of(self, evidence: FloatArray) -> npt.NDArray[np.float32]:
         """Return what `feedback` wants to know of rows beside their log ratios, (n, J, K-1), from (n, S, K)."""
-        inputs = np.empty((len(evidence), *self.input_shape), dtype=np.float32)
-        read_inputs(evidence, self._view_reference.n_views, inputs)
+        n_views, shape = self._view_reference.n_views, self._input_shape
+        inputs = np.empty((len(evidence), *shape), dtype=np.float32)
+        read_inputs(evidence, n_views, inputs)
         return inputs
 
     @property
@@ -383,6 +390,8 @@ class SafeTracker(CompiledTracker):
         self._slow, self._fast = BayesBank.slow(start), BayesBank(start)
         self._kept = np.array(KEPT_EACH_BLOCK)
         self._view_reference, self._grid = known, known.grid
+        self._input_shape = (known.n_views + self.n_inputs, n_classes - 1)
+        self._latest_inputs = np.zeros(self._input_shape, dtype=np.float32)
         self._lead = LEADS[self._settings["lead"]]
         lead, n_inputs = self._settings["lead"], known.n_views + self.n_inputs
         weights = default_start_weights(sees_inputs=n_inputs > 0)
@@ -424,14 +433,17 @@ class SafeTracker(CompiledTracker):
         advise_rows(
             rows, evidence, n_views, guarded, fast, self._start, self._lead,
             labels.weights, labels.prevalence_weights, labels.counts, labels.maps, labels.input_map,
-            labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen, priors, memory.prior,
+            labels.past, labels.past_rows, labels.past_labels, labels.latest, labels.seen,
+            self._latest_inputs, priors, memory.prior,
         )  # fmt: skip
 
     def _require_sources(self, evidence: FloatArray) -> None:
         """Refuse evidence with too few views or inputs; there may be no inputs, and no views either."""
+        needed, n_sources = 1 + self._input_shape[0], evidence.shape[1]
+        if n_sources >= needed:
+            return
         n_views = self._view_reference.n_views
-        needed = 1 + n_views + self.n_inputs
-        if evidence.shape[1] not in (1, 1 + n_views) and evidence.shape[1] < needed:
+        if n_sources not in (1, 1 + n_views):
             raise InvalidInputError(
                 f"evidence must have shape {(len(evidence), needed, evidence.shape[2])}: the tracker uses {n_views} "
                 f"views and {self.n_inputs} inputs; got {evidence.shape}"
