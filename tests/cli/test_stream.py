@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 import obil
 from obil.cli.main import app
 from obil.online.batch_invariant_scores import batch_invariant_scores
-from obil.online.state.checkpoint import _sha256, _text
+from obil.online.state.checkpoint import _sha256, _text, read_checkpoint
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
 
@@ -223,6 +223,44 @@ def test_bits_are_those_of_deciding_the_batch_invariant_scores(
         found = list(csv.DictReader(file))
     assert [float(row["effective_prior"]) for row in found] == expected.effective_priors[:, 1].tolist()
     assert [float(row["posterior"]) for row in found] == expected.posteriors[:, 1].tolist()
+
+
+def dated(table: pd.DataFrame, path: Path) -> tuple[Path, pd.Series]:
+    """Write a table with a column of times, an hour apart, that the model does not have; one of them is missing."""
+    times = pd.Series(pd.date_range("2024-02-01", periods=len(table), freq="h"))
+    cells = times.dt.strftime("%Y-%m-%d %H:%M").where(np.arange(len(table)) != 5, "")
+    table.assign(seen=cells).to_csv(path, index=False)
+    return path, times.where(np.arange(len(table)) != 5)
+
+
+def test_labels_learn_from_when_rows_came(
+    run: Callable[..., Result], model: Path, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    path, times = dated(table, tmp_path / "dated.csv")
+    options = ("--at", "seen", "--horizon", "1000")
+    assert run(part(path, 300), *options).exit_code == 0
+    assert run(path, *options).exit_code == 0  # it resumes
+    loaded = obil.load(model)
+    online = obil.OnlineClassifier(loaded, horizon=1_000)
+    online.decide_scores(batch_invariant_scores(loaded, table, first_row=0, at=times.to_numpy()))
+    state = read_checkpoint(tmp_path / "state.json").online
+    assert state == json.loads(json.dumps(online.state()))
+    season = online._ledger._inputs[: len(table), -8:]
+    assert season.any(axis=1).sum() == len(table) - 1
+    assert not season[5].any()
+
+
+def test_a_time_that_is_none_is_named_and_changes_nothing(
+    run: Callable[..., Result], table: pd.DataFrame, tmp_path: Path
+) -> None:
+    rows = table.head(20).assign(seen="2024-01-01", when=["1e9"] * 20)
+    rows.loc[7, "seen"] = "01/02/2024"
+    rows.to_csv(tmp_path / "dated.csv", index=False)
+    refused(run(tmp_path / "dated.csv", "--at", "seen"), "row 7", "'seen'", "01/02/2024")
+    refused(run(tmp_path / "dated.csv", "--at", "date"), "date")
+    assert run(tmp_path / "dated.csv", "--at", "when", out=str(tmp_path / "other.csv")).exit_code == 2  # another output
+    (tmp_path / "state.json").unlink()
+    assert run(tmp_path / "dated.csv", "--at", "when", out=str(tmp_path / "other.csv")).exit_code == 0
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100])

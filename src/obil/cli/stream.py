@@ -34,6 +34,12 @@ def stream(
     policy: common.PolicyText = None,
     positive: Annotated[str | None, typer.Option("--positive", help="The class to alert on.")] = None,
     keep: tables.Keep = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", help="Column that says when each row came: labels then teach the hour, the weekday, the season."
+        ),
+    ] = None,
     horizon: Annotated[
         int,
         typer.Option(
@@ -87,13 +93,15 @@ def stream(
         decided=[0] * fitted.n_classes,
         # the rows after a state can be read again from a file, from a pipe they may be gone
         every=checkpoint_every or (1_000 if str(data) == "-" else 20_000),
+        at=at,
     )
     log.check(saved, overwrite=overwrite)
     if saved is not None:
         run.resume(saved, change_policy=change_policy)
     try:
         with closing(log):
-            stopped = run.go(data, _types(fitted, kept), live=live, quiet=not to_file)
+            types = _types(fitted, [*kept, *([] if at is None else [at])])
+            stopped = run.go(data, types, live=live, quiet=not to_file)
     except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None

@@ -12,6 +12,7 @@ import numpy as np
 from obil.arrays import FloatArray
 from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, columns_of, digest
+from obil.cli.stream_times import times_of
 from obil.datasets.table_stream import Columns, ColumnType, iter_table
 from obil.errors import EstimationError, InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
@@ -33,6 +34,7 @@ class StreamRun:
     keep: list[str]
     decided: list[int]  # (K,)
     every: int
+    at: str | None = None  # the column that says when a row came
     last_row: str = ""
     n_before: int = 0  # rows decided by earlier runs
     saved_rows: int = -1  # rows in the last state written, -1 if there is none
@@ -137,7 +139,7 @@ class StreamRun:
         """Decide rows; where one of them cannot be scored, decide those before it and name it."""
         model, first = self.online.model, self.online.n_rows
         try:
-            scores = batch_invariant_scores(model, rows, first_row=first)
+            scores = batch_invariant_scores(model, rows, first_row=first, at=self._times(rows))
         except InvalidInputError:
             pass
         else:
@@ -146,11 +148,14 @@ class StreamRun:
         for place in range(n_rows):
             row = _part(rows, place, place + 1)
             try:
-                scores = batch_invariant_scores(model, row, first_row=first + place)
+                scores = batch_invariant_scores(model, row, first_row=first + place, at=self._times(row))
             except InvalidInputError as error:
                 reason = str(error).removesuffix(" in row 0")
                 raise InvalidInputError(f"row {first + place} (from 0) of {_name(table)}: {reason}") from None
             self._decide(row, scores)
+
+    def _times(self, rows: Columns) -> FloatArray | None:
+        return None if self.at is None else times_of(rows[self.at], self.at)
 
     def _decide(self, rows: Columns, scores: Scores) -> None:
         decisions = self.online.decide_scores(scores)
