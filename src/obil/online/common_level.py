@@ -12,10 +12,9 @@ GRID = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, 1_121)  # logits of a segment'
 FIRST_MEANS, STEPS = 57, 13  # of the mean, in the first round and in later ones
 SIZE_STEPS = 25
 ROUNDS = 6  # of a grid over both: each has a finer mean, the last a finer size, as a coarse mean looks like a spread
-LARGEST_SIZE = 1e6  # labelled rows that the mean counts for
-# of a Beta distribution about the logit: a narrower one falls between points of the grid, so that segments of so many
-# rows that they differ by less than .02 in the logit keep their own estimates
-LARGEST_INFORMATION = 2_500.0
+LARGEST_SIZE = 1e6  # labelled rows that the mean counts for, on the first grid
+NARROWEST = 0.8  # standard deviation of the logit in steps of the grid: a narrower distribution falls between points
+REACH = 9.0  # standard deviations to either side of a distribution that a finer grid has to hold
 LEAST_WEIGHT = 1e-5  # of a point of the grid, relative to the best
 MOST_SEGMENTS = 5_000  # at a time
 SMALLEST = 1e-300
@@ -24,6 +23,7 @@ SMALLEST = 1e-300
 class CommonLevel(NamedTuple):
     """Beta distributions of the segments' priors, and how probable each is."""
 
+    points: FloatArray  # (G,) the grid they were found on
     a: FloatArray  # (C,)
     b: FloatArray  # (C,)
     weights: FloatArray  # (C,) for estimates
@@ -39,38 +39,65 @@ class CommonLevel(NamedTuple):
         """How many labelled rows of its own a segment needs to count as much as all the others."""
         return float(np.exp(self.weights @ np.log(self.a + self.b)))
 
+    @property
+    def least_size(self) -> float:
+        """The smallest of the sizes."""
+        return float((self.a + self.b).min())
+
+    def finer_grid(self, typical_rows: float, likely: tuple[float, float]) -> FloatArray | None:
+        """Return a grid for segments that are as near to each other as steps of this one, (G,); None where none are.
+
+        It holds all distributions, or all likelihoods: `likely` are the logits that they lie between.
+        """
+        size, means = self.a + self.b, np.log(self.a / self.b)
+        information, finest = self.a * self.b / size, largest_information(self.points)
+        if information.max() < finest / 10.0 or typical_rows * np.median(information / size) < finest / 25.0:
+            return None
+        reach = REACH / np.sqrt(information.min())
+        low, high = min((float(means.min() - reach), float(means.max() + reach)), likely, key=np.ptp)
+        low, high = max(low, -LARGEST_LOGIT), min(high, LARGEST_LOGIT)
+        return np.linspace(low, high, len(self.points)) if high - low < np.ptp(self.points) / 2.0 else None
+
     def masses(self) -> FloatArray:
         """Return the mass of each distribution on the points of the grid, (C, G)."""
-        return _masses(self.a, self.b)
+        return _masses(self.a, self.b, self.points)
 
     def log_densities(self, logits: FloatArray) -> FloatArray:
         """Return the log density of each distribution at these logits of a prior, (C, L)."""
         return _log_densities(self.a, self.b, logits)
 
 
-def common_level(logs: FloatArray, typical_rows: float) -> CommonLevel:
-    """Return how the priors of segments with these log-likelihoods on the grid, (S, G), are distributed.
+def common_level(
+    logs: FloatArray, typical_rows: float, points: FloatArray = GRID, *, least_size: float = 1.0
+) -> CommonLevel:
+    """Return how the priors of segments with these log-likelihoods on a grid, (S, G), are distributed.
 
     `typical_rows` is what a typical segment's rows tell of its prior, as a number of labelled rows.
     """
-    means = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, FIRST_MEANS)
-    sizes = np.linspace(0.0, np.log(LARGEST_SIZE), SIZE_STEPS)
+    most = largest_information(points)
+    smallest, largest = np.log(least_size), np.log(LARGEST_SIZE * most / largest_information(GRID))
+    means, sizes = np.linspace(points[0], points[-1], FIRST_MEANS), np.linspace(smallest, largest, SIZE_STEPS)
     for left in reversed(range(ROUNDS)):
         mean, size = (axis.ravel() for axis in np.meshgrid(means, np.exp(sizes), indexing="ij"))
         spread = expit(mean) * expit(-mean)
-        size = np.minimum(size, np.maximum(LARGEST_INFORMATION / spread, 1.0))
+        size = np.minimum(size, np.maximum(most / spread, 1.0))
         a, b = expit(mean) * size, expit(-mean) * size
-        evidence = _log_evidence(logs, a, b) + np.log(spread)  # flat in the mean
+        evidence = _log_evidence(logs, a, b, points) + np.log(spread)  # flat in the mean
         weights = [_normalised(evidence + prior) for prior in _size_priors(size, typical_rows)]
         both = np.maximum(*weights).reshape(len(means), len(sizes))
         if left:
             means = _around(means, both.max(axis=1), STEPS)
         if left == 1:
-            sizes = np.clip(_around(sizes, both.max(axis=0), SIZE_STEPS), 0.0, np.log(LARGEST_SIZE))
-    largest = np.maximum(*weights)
-    used = largest > LEAST_WEIGHT * largest.max()
+            sizes = np.clip(_around(sizes, both.max(axis=0), SIZE_STEPS), smallest, largest)
+    heaviest = np.maximum(*weights)
+    used = heaviest > LEAST_WEIGHT * heaviest.max()
     plain, cautious = (own[used] / own[used].sum() for own in weights)
-    return CommonLevel(a[used], b[used], plain, cautious)
+    return CommonLevel(points, a[used], b[used], plain, cautious)
+
+
+def largest_information(points: FloatArray) -> float:
+    """Return the largest information about the logit of distributions that a grid shows."""
+    return float((NARROWEST * (points[1] - points[0])) ** -2)
 
 
 def _log_densities(a: FloatArray, b: FloatArray, logits: FloatArray) -> FloatArray:
@@ -79,17 +106,17 @@ def _log_densities(a: FloatArray, b: FloatArray, logits: FloatArray) -> FloatArr
     return logs
 
 
-def _masses(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the masses of Beta distributions on the grid, (C, G): its ends have what lies beyond."""
-    masses: FloatArray = np.exp(_log_densities(a, b, GRID)) * (GRID[1] - GRID[0])
-    masses[:, 0] += betainc(a, b, expit(GRID[0]))
-    masses[:, -1] += betainc(b, a, expit(GRID[0]))
+def _masses(a: FloatArray, b: FloatArray, points: FloatArray) -> FloatArray:
+    """Return the masses of Beta distributions on a grid, (C, G): its ends have what lies beyond."""
+    masses: FloatArray = np.exp(_log_densities(a, b, points)) * (points[1] - points[0])
+    masses[:, 0] += betainc(a, b, expit(points[0]))
+    masses[:, -1] += betainc(b, a, expit(-points[-1]))
     return masses
 
 
-def _log_evidence(logs: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+def _log_evidence(logs: FloatArray, a: FloatArray, b: FloatArray, points: FloatArray) -> FloatArray:
     """Return how probable all rows are under each distribution, as a logarithm up to a constant, (C,)."""
-    masses = _masses(a, b)
+    masses = _masses(a, b, points)
     evidence = np.zeros(len(a))
     for first in range(0, len(logs), MOST_SEGMENTS):
         evidence += np.log(np.exp(logs[first : first + MOST_SEGMENTS]) @ masses.T + SMALLEST).sum(axis=0)

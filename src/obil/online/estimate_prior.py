@@ -1,14 +1,16 @@
 """Estimate the prevalence of a batch, or of each of its segments, with everything that makes it uncertain."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.online.segments import SegmentEstimates, estimate_segments
+from obil.online.row_counts import RowCounts
+from obil.online.segments import SegmentEstimates, SegmentEvidence, estimate_segments
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 from obil.trackers.calibration_spread import evidence_variance, widen
 from obil.trackers.evidence import BinaryEvidence, PriorEstimate
@@ -27,7 +29,7 @@ def estimate_prior(
     The interval carries what the rows leave open and what the calibrator does not know about itself.
 
     With `by`, the name of each row's segment, (n,), the prevalence of every segment is estimated, and segments with few
-    rows learn from the others (empirical Bayes; two classes). Their intervals are credible intervals.
+    rows learn from the others (empirical Bayes). Their intervals are credible intervals.
 
     >>> from obil import RatioClassifier
     >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
@@ -43,23 +45,31 @@ def estimate_prior(
     fitted = as_ratio_model(model)
     rows = fitted.evidence_rows(X)
     if by is None:
-        return _widened(fitted, estimate_from_rows(rows, level=level))
-    if fitted.n_classes != 2:
-        raise InvalidInputError(
-            f"segments learn from each other with two classes, the model has {fitted.n_classes}: estimate each segment "
-            "on its own, without by="
-        )
+        return with_calibration(fitted, estimate_from_rows(rows, level=level))
     segments = _segments(by, len(rows))
-    found = estimate_segments({name: BinaryEvidence.of(rows[own]) for name, own in segments.items()}, level=level)
+    evidence = evidence_by_segment({name: rows[own] for name, own in segments.items()})
+    return estimate_by_segment(fitted, evidence, level=level)
+
+
+def evidence_by_segment(rows: Mapping[Any, FloatArray]) -> SegmentEvidence:
+    """Return the evidence of each segment's rows of log ratios, (n, F, K)."""
+    if all(own.shape[-1] == 2 for own in rows.values()):
+        return {name: BinaryEvidence.of(own) for name, own in rows.items()}
+    return {name: RowCounts.of(own).weighted() for name, own in rows.items()}
+
+
+def estimate_by_segment(model: RatioModel, evidence: SegmentEvidence, *, level: float) -> SegmentEstimates:
+    """Return what segments tell of their priors together, with the calibrator's own uncertainty in every interval."""
+    found = estimate_segments(evidence, level=level)
     return replace(
         found,
-        estimates={name: _widened(fitted, own) for name, own in found.estimates.items()},
-        alone={name: _widened(fitted, own) for name, own in found.alone.items()},
-        common=_widened(fitted, found.common),
+        estimates={name: with_calibration(model, own) for name, own in found.estimates.items()},
+        alone={name: with_calibration(model, own) for name, own in found.alone.items()},
+        common=with_calibration(model, found.common),
     )
 
 
-def _widened(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
+def with_calibration(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
     """Return an estimate whose interval carries the calibrator's own uncertainty."""
     variance = evidence_variance(model, found.prior)
     interval = widen(found.prior, found.interval, variance, level=found.level)
