@@ -31,20 +31,52 @@ def test_finds_the_prior_of_a_table_as_one_machine_does(spark: Any) -> None:
     np.testing.assert_allclose(found.interval, alone.interval, rtol=1e-6)
 
 
-def test_finds_the_prior_of_each_group_in_one_pass(spark: Any) -> None:
+def require_the_figures_of_one_process(found: pd.DataFrame, alone: obil.SegmentEstimates) -> None:
+    """Hold a table of groups, by their names, against the estimates of one process, to 1e-9."""
+    assert len(found) == len(alone)
+    k = 1 if len(alone.mean) == 2 else slice(None)
+    for name, own in alone.items():
+        row = found.loc[name]
+        assert row["n_rows"] == own.n_rows
+        figures = {"prior": own.prior, "lower": own.interval[:, 0], "upper": own.interval[:, 1]}
+        for column, expected in (figures | {"alone": alone.alone[name].prior}).items():
+            np.testing.assert_allclose(row[column], expected[k], rtol=0.0, atol=1e-9)
+        assert row["q_value"] == pytest.approx(alone.q_values[name], abs=1e-7)
+
+
+def test_groups_learn_from_each_other_as_in_one_process(spark: Any) -> None:
     model = pair_model()
-    parts = {"a": pair_scores(3_000, 0.02, 1), "b": pair_scores(2_000, 0.3, 2), None: pair_scores(500, 0.1, 3)}
+    parts = {f"s{i}": pair_scores(20 + 40 * i, 0.05 + 0.02 * i, i) for i in range(8)}
+    parts |= {"big": pair_scores(3_000, 0.1, 9), None: pair_scores(500, 0.3, 10)}
     table = pd.concat([pd.DataFrame({"site": site, "score": scores}) for site, scores in parts.items()])
     table["site"] = table["site"].astype(object).where(table["site"].notna(), None)
     df = spark.createDataFrame(table.sample(frac=1.0, random_state=0), "site string, score double").repartition(3)
-    found = estimate_prior(df, model, by="site", features=["score"]).toPandas().set_index("site")
-    assert len(found) == 3
-    for site, scores in parts.items():
-        alone = obil.estimate_prior(model, scores)
-        row = found[found.index.isna()].iloc[0] if site is None else found.loc[site]
-        assert row["n_rows"] == len(scores)
-        assert abs(row["prior"] - alone.prior[1]) < 1e-9
-        assert row["lower"] < row["prior"] < row["upper"]
+    found = estimate_prior(df, model, by="site", features=["score"]).toPandas()
+    names = table["site"].fillna("none")
+    alone = obil.estimate_prior(model, table["score"].to_numpy(), by=names)
+    found["site"] = found["site"].fillna("none")
+    require_the_figures_of_one_process(found.set_index("site"), alone)
+    assert found["q_value"].min() < 0.1
+    first = found.set_index("site").loc["s0"]
+    assert abs(first["prior"] - first["alone"]) > 0.005  # drawn to the others
+
+
+def test_groups_of_three_classes_learn_from_each_other_as_in_one_process(spark: Any) -> None:
+    model = triangle_model()
+    parts = [triangle_scores(60 + 30 * i, [0.7 - 0.05 * i, 0.2, 0.1 + 0.05 * i], i) for i in range(5)]
+    table = pd.DataFrame({"scores": [row.tolist() for row in np.concatenate(parts)]})
+    table["site"] = np.repeat(np.arange(5), [len(part) for part in parts])
+    df = spark.createDataFrame(table.sample(frac=1.0, random_state=0)).repartition(4)
+    found = estimate_prior(df, model, by=["site"], features=["scores"], level=0.8).toPandas()
+    alone = obil.estimate_prior(model, np.concatenate(parts), by=table["site"], level=0.8)
+    require_the_figures_of_one_process(found.set_index("site"), alone)
+
+
+def test_no_groups_are_an_empty_table(spark: Any) -> None:
+    df = spark.createDataFrame(pd.DataFrame({"site": ["a"], "score": [1.0]})).where("score > 5")
+    found = estimate_prior(df, pair_model(), by="site", features=["score"])
+    assert found.columns == ["site", "n_rows", "prior", "lower", "upper", "alone", "q_value"]
+    assert found.count() == 0
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -60,10 +92,7 @@ def test_the_evidence_of_several_folds_gives_the_prior_that_one_machine_finds(sp
     np.testing.assert_allclose(whole.prior, alone.prior, atol=1e-6)
     np.testing.assert_allclose(whole.interval, alone.interval, atol=1e-4)
     by_site = estimate_prior(df, model, by="site", features=names).toPandas().set_index("site")
-    for site in (0, 1):
-        expected = obil.estimate_prior(model, rows[site::2]).prior
-        np.testing.assert_allclose(by_site.loc[site, "prior"], expected[1] if n_classes == 2 else expected, atol=1e-6)
-        assert by_site.loc[site, "n_rows"] == 450
+    require_the_figures_of_one_process(by_site, obil.estimate_prior(model, rows, by=np.arange(900) % 2))
 
 
 def test_the_interval_of_a_group_holds_its_level_and_the_calibrator_s_doubt(spark: Any) -> None:
@@ -84,20 +113,15 @@ def test_a_stream_has_no_end_to_estimate_at(spark: Any, tmp_path: Path) -> None:
         estimate_prior(df, pair_model(), features=["score"])
 
 
-def test_finds_the_prior_of_three_classes_whole_and_by_group(spark: Any) -> None:
+def test_finds_the_prior_of_three_classes_in_a_few_passes(spark: Any) -> None:
     model = triangle_model()
     first, second = triangle_scores(1_500, [0.1, 0.2, 0.7], 1), triangle_scores(1_200, [0.5, 0.5, 0.0], 2)
     table = pd.DataFrame({"scores": [row.tolist() for row in np.concatenate([first, second])]})
-    table["site"] = np.repeat([1, 2], [1_500, 1_200])
     df = spark.createDataFrame(table).repartition(3)
     whole = estimate_prior(df, model, features=["scores"])
     alone = estimate_from_rows(model.evidence_rows(np.concatenate([first, second])))
     np.testing.assert_allclose(whole.prior, alone.prior, atol=1e-6)
     assert ((whole.interval[:, 0] <= alone.interval[:, 0]) & (whole.interval[:, 1] >= alone.interval[:, 1])).all()
-    by_site = estimate_prior(df, model, by=["site"], features=["scores"]).toPandas().set_index("site")
-    for site, scores in ((1, first), (2, second)):
-        expected = estimate_from_rows(model.evidence_rows(scores)).prior
-        np.testing.assert_allclose(by_site.loc[site, "prior"], expected, atol=1e-6)
 
 
 def test_refuses_a_table_without_rows_or_columns(spark: Any) -> None:

@@ -1,6 +1,8 @@
 """Add up what each group of a table says about its prior, in a few thousand bytes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
@@ -8,14 +10,15 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, IntArray
+from obil.online.row_counts import RowCounts
 from obil.trackers.evidence import BinaryEvidence
 from obil.trackers.passes import PassEvidence
 
 EVIDENCE = "evidence"  # the column of bytes
 
 Group = tuple[str | None, ...]  # the strings of `as_text`
-Evidence = TypeVar("Evidence", BinaryEvidence, PassEvidence)
+Evidence = TypeVar("Evidence", BinaryEvidence, RowCounts, PassEvidence)
 
 
 def total_by_group(found: Iterable[tuple[Group, Evidence]]) -> dict[Group, Evidence]:
@@ -40,19 +43,16 @@ def evidence_by_group(
     tables: Iterator[Any],
     by: Sequence[str],
     log_ratios: Callable[[Any], FloatArray],
-    evidence_of: Callable[[FloatArray, Group], Evidence],
-    *,
-    wanted: Collection[Group] | None = None,
+    evidence_of: Callable[[FloatArray], Evidence],
 ) -> dict[Group, Evidence]:
-    """Return the evidence of each group, or of those wanted, in the tables of one partition."""
+    """Return the evidence of each group in the tables of one partition."""
 
     def parts() -> Iterator[tuple[Group, Evidence]]:
         for table in tables:
             if len(table):
                 ratios = log_ratios(table)
                 for group, rows in rows_of_groups(table, by):
-                    if wanted is None or group in wanted:
-                        yield group, evidence_of(ratios[rows], group)
+                    yield group, evidence_of(ratios[rows])
 
     return total_by_group(parts())
 
@@ -76,21 +76,69 @@ def pass_from_bytes(data: bytes, n_classes: int) -> PassEvidence:
     return PassEvidence(at, values[0], values[1], gradient, curvature.reshape(n_classes, n_classes))
 
 
+def counts_to_bytes(evidence: RowCounts) -> bytes:
+    """Return 2 K + 8 bytes for each line of counts."""
+    return evidence.steps.astype("<i2").tobytes() + evidence.counts.astype("<i8").tobytes()
+
+
+def counts_from_bytes(data: bytes, n_classes: int, n_folds: int) -> RowCounts:
+    """Return the counts that were written."""
+    n_lines = len(data) // (2 * n_classes + 8)
+    steps: IntArray = np.frombuffer(data, dtype="<i2", count=n_lines * n_classes).astype(np.int64)
+    counts: IntArray = np.frombuffer(data, dtype="<i8", offset=2 * n_lines * n_classes).astype(np.int64)
+    return RowCounts(steps.reshape(n_lines, n_classes), counts, n_folds)
+
+
+def binary_from_bytes(data: bytes) -> BinaryEvidence:
+    """Return the evidence that was written."""
+    values = np.frombuffer(data, dtype="<f8").astype(np.float64)
+    return BinaryEvidence(int(values[0]), values[1:])
+
+
 def binary_evidence(table: DataFrame, keys: list[str], log_ratios: Callable[[Any], FloatArray]) -> DataFrame:
     """Return one row per group of each partition: its evidence as bytes."""
+    return _evidence(table, keys, log_ratios, BinaryEvidence.of, binary_to_bytes)
 
-    def gathered(tables: Iterator[Any]) -> Iterator[Any]:
-        found = evidence_by_group(tables, keys, log_ratios, lambda ratios, _: BinaryEvidence.of(ratios))
-        if found:
-            yield as_table(keys, found, binary_to_bytes)
 
-    return table.mapInPandas(gathered, evidence_schema(keys))
+def row_counts(table: DataFrame, keys: list[str], log_ratios: Callable[[Any], FloatArray]) -> DataFrame:
+    """Return one row per group of each partition: its counts of rows as bytes."""
+    return _evidence(table, keys, log_ratios, RowCounts.of, counts_to_bytes)
 
 
 def total_evidence(parts: Any) -> BinaryEvidence:
     """Return the sum of evidence written as bytes."""
-    written = (np.frombuffer(bytes(data), dtype="<f8").astype(np.float64) for data in parts)
-    return sum((BinaryEvidence(int(values[0]), values[1:]) for values in written), BinaryEvidence.empty())
+    return sum((binary_from_bytes(bytes(data)) for data in parts), BinaryEvidence.empty())
+
+
+def collected_by_group(
+    evidence: DataFrame,
+    keys: list[str],
+    from_bytes: Callable[[bytes], Evidence],
+    to_bytes: Callable[[Evidence], bytes],
+) -> dict[Group, Evidence]:
+    """Return the evidence of each group on the driver, after Spark has added up what the partitions sent."""
+
+    def summed(key: tuple[Any, ...], parts: Any) -> Any:
+        total = reduce(add, (from_bytes(bytes(data)) for data in parts[EVIDENCE]))
+        return pd.DataFrame([[*key, to_bytes(total)]], columns=[*keys, EVIDENCE])
+
+    rows = evidence.groupBy(*keys).applyInPandas(summed, evidence.schema).collect()
+    return {tuple(row[name] for name in keys): from_bytes(bytes(row[EVIDENCE])) for row in rows}
+
+
+def _evidence(
+    table: DataFrame,
+    keys: list[str],
+    log_ratios: Callable[[Any], FloatArray],
+    evidence_of: Callable[[FloatArray], Evidence],
+    to_bytes: Callable[[Evidence], bytes],
+) -> DataFrame:
+    def gathered(tables: Iterator[Any]) -> Iterator[Any]:
+        found = evidence_by_group(tables, keys, log_ratios, evidence_of)
+        if found:
+            yield as_table(keys, found, to_bytes)
+
+    return table.mapInPandas(gathered, evidence_schema(keys))
 
 
 def as_table(keys: list[str], found: Mapping[Group, Any], to_bytes: Any) -> Any:

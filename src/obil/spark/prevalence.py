@@ -1,6 +1,8 @@
 """Estimate the prevalence of a table, or of each of its groups: partitions send evidence, which adds up."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -8,11 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the usual name
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from obil.arrays import FloatArray, require_in
 from obil.bayes.posterior import posterior
-from obil.errors import EstimationError, InvalidInputError
+from obil.errors import InvalidInputError
+from obil.online.estimate_prior import estimate_by_segment, with_calibration
+from obil.online.segments import SegmentEstimates
 from obil.serving.ratio_model import RatioModel
 from obil.spark import columns
 from obil.spark.evidence import (
@@ -20,21 +24,25 @@ from obil.spark.evidence import (
     Group,
     as_table,
     binary_evidence,
+    binary_from_bytes,
+    binary_to_bytes,
+    collected_by_group,
+    counts_from_bytes,
+    counts_to_bytes,
     evidence_by_group,
     evidence_schema,
     pass_from_bytes,
     pass_to_bytes,
-    total_by_group,
+    row_counts,
     total_evidence,
 )
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers.bbse import confusion_of_predictions, inverse_of_confusion
-from obil.trackers.calibration_spread import evidence_variance, widen
 from obil.trackers.evidence import PriorEstimate
 from obil.trackers.pass_search import PassSearch
 from obil.trackers.passes import PassEvidence
 
-RESULT = ("n_rows", "prior", "lower", "upper")
+RESULT = ("n_rows", "prior", "lower", "upper", "alone", "q_value")
 LEAST_START = 1e-3  # the start may estimate that a class is absent; only the likelihood should decide that
 
 
@@ -49,9 +57,10 @@ def estimate_prior(
 ) -> Any:
     """Return the maximum-likelihood prior of a table, or of each of its groups, with a confidence interval.
 
-    With two classes the table is read once, and each partition sends 1,296 bytes per group: its log-likelihood at
-    161 nodes, which determine the maximum to rounding. With more classes the log ratios are cached by Spark, and a few
-    passes over them estimate the priors of all groups.
+    Groups learn from each other as segments do in `obil.estimate_prior(by=...)`, with the same figures. With two
+    classes the table is read once, and each partition sends 1,296 bytes per group: its log-likelihood at 161 nodes,
+    which determine the maximum to rounding. With more classes it sends the counts of a group's rows by their rounded
+    log ratios; the prior of a whole table is found by a few passes over log ratios that Spark caches.
 
     Parameters
     ----------
@@ -62,7 +71,8 @@ def estimate_prior(
     by
         The columns that make the groups.
     level
-        Of the interval, which covers sampling noise and the uncertainty of the calibration map.
+        Of the interval, which covers sampling noise and the uncertainty of the calibration map: a confidence interval
+        of a table, credible intervals of groups.
     features, trusted
         As for `score`.
 
@@ -70,10 +80,11 @@ def estimate_prior(
     -------
     PriorEstimate or DataFrame
         Without `by`, a `PriorEstimate`; with it, a table of the groups with `n_rows`, `prior`, `lower` and
-        `upper`: numbers of `classes_[1]` for two classes, arrays for more.
+        `upper`, the prior by the group's rows `alone`, and the false discovery rate, `q_value`, at which it is said to
+        differ from the others. Priors are numbers of `classes_[1]` for two classes, arrays for more.
 
     >>> estimate_prior(table, "model/", by="country").columns  # doctest: +SKIP
-    ['country', 'n_rows', 'prior', 'lower', 'upper']
+    ['country', 'n_rows', 'prior', 'lower', 'upper', 'alone', 'q_value']
     """
     require_in("level", level, 1e-6, 1.0 - 1e-6)
     shipped = ShippedModel.of(model, trusted=trusted)
@@ -87,59 +98,56 @@ def estimate_prior(
     keys = _group_columns(by)
     groups = [columns.as_text(df, name, role="a group").alias(inner) for name, inner in zip(by, keys, strict=True)]
     table = df.select(*groups, *columns.numbered_features(names))
-    if fitted.n_classes > 2:
-        found = _estimate_many_classes(table, shipped, keys, names, level)
-        return _with_own_groups(found, df, by) if by else found
+    if fitted.n_classes > 2 and not by:
+        return _estimate_many_classes(table, shipped, names, level)
     broadcast = shipped.broadcast(df.sparkSession.sparkContext)
 
     def log_ratios(rows: Any) -> FloatArray:
         model = broadcast.value.load()
         return model.evidence_rows(columns.model_input(rows, names, model))
 
-    evidence = binary_evidence(table, keys, log_ratios)
     if not by:
-        total = total_evidence(row[EVIDENCE] for row in evidence.collect())
-        return _with_calibration(fitted, total.estimate(level=level))
-    return _with_own_groups(_solved_groups(evidence, shipped, keys, level), df, by)
+        total = total_evidence(row[EVIDENCE] for row in binary_evidence(table, keys, log_ratios).collect())
+        return with_calibration(fitted, total.estimate(level=level))
+    found: Mapping[Group, Any]
+    if fitted.n_classes == 2:
+        found = collected_by_group(binary_evidence(table, keys, log_ratios), keys, binary_from_bytes, binary_to_bytes)
+    else:
+        n_classes, n_folds = fitted.n_classes, fitted.n_own_folds
+        counted = collected_by_group(
+            row_counts(table, keys, log_ratios),
+            keys,
+            lambda data: counts_from_bytes(data, n_classes, n_folds),
+            counts_to_bytes,
+        )
+        found = {group: counts.weighted() for group, counts in counted.items()}
+    return _with_own_groups(_estimate_groups(df, fitted, found, keys, level), df, by)
 
 
-def _solved_groups(evidence: DataFrame, shipped: ShippedModel, keys: list[str], level: float) -> DataFrame:
-    broadcast = shipped.broadcast(evidence.sparkSession.sparkContext)
+def _estimate_groups(
+    df: DataFrame, model: RatioModel, evidence: Mapping[Group, Any], keys: list[str], level: float
+) -> DataFrame:
+    """Estimate the priors of groups on the driver, as segments that learn from each other."""
+    schema, rows = _result_schema(keys, model), []
+    if evidence:
+        ordered = sorted(evidence, key=lambda group: tuple((name is None, name or "") for name in group))
+        found = estimate_by_segment(model, {group: evidence[group] for group in ordered}, level=level)
+        rows = [[*group, *_result_values(found, group)] for group in ordered]
+    return df.sparkSession.createDataFrame(rows, schema)
 
-    def solved(key: tuple[Any, ...], parts: Any) -> Any:
-        found = _with_calibration(broadcast.value.load(), total_evidence(parts[EVIDENCE]).estimate(level=level))
-        return pd.DataFrame([[*key, *_result_values(found)]], columns=[*keys, *RESULT])
 
-    return evidence.groupBy(*keys).applyInPandas(solved, _result_schema(keys, shipped.load()))
-
-
-def _estimate_many_classes(
-    table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str], level: float
-) -> Any:
-    """Estimate the prior of more than two classes: each pass reads the cached log ratios once, for all groups."""
+def _estimate_many_classes(table: DataFrame, shipped: ShippedModel, names: list[str], level: float) -> PriorEstimate:
+    """Estimate the prior of more than two classes: each pass reads the cached log ratios once."""
     model = shipped.load()
-    ratios = _log_ratio_rows(table, shipped, keys, names).persist()
+    ratios = _log_ratio_rows(table, shipped, names).persist()
     try:
-        searches: dict[Group, PassSearch] = {}
-        for group, sums in _one_pass(ratios, keys, model, at=None).items():
-            searches[group] = PassSearch(start_from_posteriors(model, sums.gradient / sums.n_rows))
-        if not keys and not searches:
-            raise InvalidInputError("the table has no rows to estimate a prior from")
-        while at := {group: search.at for group, search in searches.items() if not search.done}:
-            found = _one_pass(ratios, keys, model, at=at)
-            if set(found) != set(at):
-                raise EstimationError("a pass over the table returned other groups than the one before")
-            for group, evidence in found.items():
-                searches[group].take(evidence)
+        sums = _one_pass(ratios, model, at=None)
+        search = PassSearch(start_from_posteriors(model, sums.gradient / sums.n_rows))
+        while not search.done:
+            search.take(_one_pass(ratios, model, at=search.at))
     finally:
         ratios.unpersist()
-    if not keys:
-        return _with_calibration(model, searches[()].estimate(level=level))
-    priors = [
-        [*group, *_result_values(_with_calibration(model, search.estimate(level=level)))]
-        for group, search in searches.items()
-    ]
-    return table.sparkSession.createDataFrame(priors, _result_schema(keys, model))
+    return with_calibration(model, search.estimate(level=level))
 
 
 def start_from_posteriors(model: RatioModel, mean_posteriors: npt.ArrayLike) -> FloatArray:
@@ -155,53 +163,41 @@ def start_from_posteriors(model: RatioModel, mean_posteriors: npt.ArrayLike) -> 
     return np.asarray(inside / inside.sum())
 
 
-def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, keys: list[str], names: list[str]) -> DataFrame:
+def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, names: list[str]) -> DataFrame:
     broadcast = shipped.broadcast(table.sparkSession.sparkContext)
 
     def scored(tables: Iterator[Any]) -> Iterator[Any]:
         model = broadcast.value.load()
         for rows in tables:
             if len(rows):
-                kept = rows[keys].copy()
-                kept[EVIDENCE] = columns.as_binary(model.evidence_rows(columns.model_input(rows, names, model)))
-                yield kept
+                ratios = model.evidence_rows(columns.model_input(rows, names, model))
+                yield pd.DataFrame({EVIDENCE: columns.as_binary(ratios)})
 
-    return table.mapInPandas(scored, evidence_schema(keys))
+    return table.mapInPandas(scored, evidence_schema([]))
 
 
-def _one_pass(
-    ratios: DataFrame, keys: list[str], model: RatioModel, *, at: Mapping[Group, FloatArray] | None
-) -> dict[Group, PassEvidence]:
-    """Return each group's evidence at its prior; without priors, its summed posteriors, in `gradient`."""
+def _one_pass(ratios: DataFrame, model: RatioModel, *, at: FloatArray | None) -> PassEvidence:
+    """Return the evidence of all rows at a prior; without one, their summed posteriors, in `gradient`."""
     n_classes, n_folds, training = model.n_classes, model.n_own_folds, model.prior_
-    broadcast = ratios.sparkSession.sparkContext.broadcast(at)
 
-    def evidence_of(rows: FloatArray, group: Group) -> PassEvidence:
+    def evidence_of(rows: FloatArray) -> PassEvidence:
         n_rows, rows = len(rows), rows.reshape(-1, n_classes)  # the folds' log-likelihoods are averaged
-        if broadcast.value is not None:
-            weights = np.full(len(rows), n_rows / max(len(rows), 1))
-            return PassEvidence.of(rows, broadcast.value[group], weights=weights)
+        if at is not None:
+            return PassEvidence.of(rows, at, weights=np.full(len(rows), n_rows / max(len(rows), 1)))
         sums = posterior(rows, training).sum(axis=0) / n_folds
         return PassEvidence(training, float(n_rows), 0.0, sums, np.zeros((n_classes, n_classes)))
 
     def gathered(tables: Iterator[Any]) -> Iterator[Any]:
         found = evidence_by_group(
-            tables,
-            keys,
-            lambda rows: columns.from_binary(rows[EVIDENCE], n_folds, n_classes),
-            evidence_of,
-            wanted=broadcast.value,
+            tables, [], lambda rows: columns.from_binary(rows[EVIDENCE], n_folds, n_classes), evidence_of
         )
         if found:
-            yield as_table(keys, found, pass_to_bytes)
+            yield as_table([], found, pass_to_bytes)
 
-    try:
-        return total_by_group(
-            (tuple(row[name] for name in keys), pass_from_bytes(bytes(row[EVIDENCE]), n_classes))
-            for row in ratios.mapInPandas(gathered, ratios.schema).collect()
-        )
-    finally:
-        broadcast.destroy()
+    sent = ratios.mapInPandas(gathered, ratios.schema).collect()
+    if not sent:
+        raise InvalidInputError("the table has no rows to estimate a prior from")
+    return reduce(add, (pass_from_bytes(bytes(row[EVIDENCE]), n_classes) for row in sent))
 
 
 def _group_columns(by: Sequence[str]) -> list[str]:
@@ -211,9 +207,9 @@ def _group_columns(by: Sequence[str]) -> list[str]:
 
 def _result_schema(groups: list[str], model: RatioModel) -> StructType:
     """Return the columns of priors by group, the groups as strings."""
-    priors = [StructField(name, columns.vector_type(model)) for name in RESULT[1:]]
+    priors = [StructField(name, columns.vector_type(model)) for name in RESULT[1:-1]]
     strings = [StructField(name, StringType()) for name in groups]
-    return StructType([*strings, StructField("n_rows", LongType()), *priors])
+    return StructType([*strings, StructField("n_rows", LongType()), *priors, StructField("q_value", DoubleType())])
 
 
 def _with_own_groups(result: DataFrame, df: DataFrame, by: Sequence[str]) -> DataFrame:
@@ -223,14 +219,10 @@ def _with_own_groups(result: DataFrame, df: DataFrame, by: Sequence[str]) -> Dat
     return result.select(*own, *RESULT)
 
 
-def _result_values(found: PriorEstimate) -> list[Any]:
-    """Return an estimate as the values of those columns."""
-    low, high = np.minimum(found.interval[:, 0], found.prior), np.maximum(found.interval[:, 1], found.prior)
-    ends = [found.prior, low, high]  # the prior of a class that is all but absent is the end of its own interval
-    return [found.n_rows, *(float(end[1]) if end.size == 2 else end.tolist() for end in ends)]
-
-
-def _with_calibration(model: RatioModel, found: PriorEstimate) -> PriorEstimate:
-    """Return an estimate whose interval covers the uncertainty of the calibration map as well."""
-    wider = widen(found.prior, found.interval, evidence_variance(model, found.prior), level=found.level)
-    return PriorEstimate(found.prior, wider, found.level, found.n_rows)
+def _result_values(found: SegmentEstimates, group: Group) -> list[Any]:
+    """Return what was found of a group as the values of those columns."""
+    own = found[group]
+    low, high = np.minimum(own.interval[:, 0], own.prior), np.maximum(own.interval[:, 1], own.prior)
+    ends = [own.prior, low, high, found.alone[group].prior]
+    values = [float(end[1]) if end.size == 2 else end.tolist() for end in ends]
+    return [own.n_rows, *values, found.q_values[group]]
