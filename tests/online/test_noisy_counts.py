@@ -94,6 +94,17 @@ def test_more_noise_makes_wider_intervals_and_noise_alone_says_nothing() -> None
     assert widths[-1] > 0.5
 
 
+def test_a_few_rows_tell_what_they_do_if_the_noise_is_small_and_nothing_if_it_is_not() -> None:
+    bins, rows = bins_of(PAIR, [0.8, 0.2], most=16), rows_of(0.2, 5, 1)
+    clear, drowned = (
+        NoisyCounts.of(rows, bins, epsilon=epsilon, rng=np.random.default_rng(0)).weighted(bins).estimate()
+        for epsilon in (100.0, 0.1)
+    )
+    exact = BinaryEvidence.of(rows).estimate()
+    np.testing.assert_allclose(clear.interval, exact.interval, atol=0.1)
+    np.testing.assert_allclose(drowned.interval, [[0.0, 1.0], [0.0, 1.0]], atol=1e-5)
+
+
 def test_three_classes_are_estimated_from_noisy_counts() -> None:
     truth = np.array([0.7, 0.2, 0.1])
     bins, rng, held = bins_of(TRIANGLE, [0.6, 0.3, 0.1], most=24, n_rows=20_000), np.random.default_rng(0), 0

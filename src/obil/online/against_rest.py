@@ -10,7 +10,7 @@ from obil.trackers.evidence import LARGEST_LOGIT, N_NODES, BinaryEvidence
 
 PRIORS = expit(LARGEST_LOGIT * chebpts1(N_NODES))  # of the class, where `BinaryEvidence` has its nodes
 MOST_STEPS = 60  # of Newton's method; neighbouring points of the grid need one or two
-SMALL_GAIN = 1e-9  # of the log-likelihood, in one step
+SMALL_GAIN = 1e-6  # of the log-likelihood, in one step
 LEAST_KEPT = 0.1  # of a part of the composition, in one step
 SMALLEST = 1e-300
 
@@ -90,7 +90,7 @@ def _integrated(
         # what Laplace's integral adds: the curvature along the simplex, in the logarithms of the parts
         volume = -0.5 * (log_determinant + np.log(across.sum())) - np.log(parts).sum()
         if gain < SMALL_GAIN or number == MOST_STEPS - 1:
-            return float(value + volume)
+            return float(value + gain / 2.0 + volume)  # the last step need not be gone
         step = 1.0 if gain < 0.5 else 1.0 / (1.0 + np.sqrt(gain))
         for j in range(n_parts):
             if upward[j] < 0.0:

@@ -11,7 +11,7 @@ from obil.online.evidence_bins import EvidenceBins
 from obil.online.weighted_rows import WeightedRows
 from obil.trackers.evidence import by_folds
 
-LEAST_CLEAR = 3.0  # standard errors of the number of rows: fewer tell nothing
+LEAST_CLEAR = 3.0  # standard errors by noise of the number of rows: fewer tell nothing
 LEAST_OF_CLASS = 1e-3  # rows
 STEPS = 5  # of weighted least squares
 BINS_PER_CLASS = 8  # more tell more of the prior, and each has its own noise
@@ -73,9 +73,15 @@ def _total(rows: FloatArray, probabilities: FloatArray, variance: float) -> tupl
         spread = np.sqrt(probabilities @ by_class + variance)
         by_class = np.maximum(nnls(probabilities / spread[:, None], rows / spread)[0], LEAST_OF_CLASS)
     total = float(by_class.sum())
-    scaled = probabilities / np.sqrt(probabilities @ by_class + variance)[:, None]
-    along = scaled @ (by_class / total)  # what one more row changes, and one more of a class in place of the first
-    across = scaled[:, 1:] - scaled[:, :1]
-    fitted = across @ np.linalg.lstsq(across, along, rcond=None)[0]
-    explained = float(fitted @ fitted) / float(along @ along)
-    return total, 1.0 - explained, total * np.sqrt((1.0 - explained) * float(along @ along)) > LEAST_CLEAR
+    row = probabilities @ (by_class / total)  # (B,) what one more row changes
+    _, by_noise = _apart(row, probabilities, np.full(len(rows), variance))
+    known, _ = _apart(row, probabilities, total * row + variance)
+    return total, known, total * np.sqrt(by_noise) > LEAST_CLEAR
+
+
+def _apart(row: FloatArray, probabilities: FloatArray, variances: FloatArray) -> tuple[float, float]:
+    """Return which part of what counts tell of the number of rows is not of the prior as well, and how much that is."""
+    scale = 1.0 / np.sqrt(variances)
+    along, across = scale * row, scale[:, None] * (probabilities[:, 1:] - probabilities[:, :1])
+    left = along - across @ np.linalg.lstsq(across, along, rcond=None)[0]
+    return float(left @ left) / float(along @ along), float(left @ left)
