@@ -80,9 +80,9 @@ def as_log_ratio_row(log_ratios: npt.ArrayLike, *, n_classes: int) -> FloatArray
 
 
 def as_evidence(evidence: npt.ArrayLike, *, n_rows: int, n_classes: int) -> FloatArray:
-    """Return evidence of rows as a contiguous array (n, 1 + V, K): finite log ratios whose column 0 is 0.
+    """Return evidence of rows as a contiguous array (n, 1 + V + D, K): finite numbers whose column 0 is 0.
 
-    The first log ratios of a row are by all its features, the others by each of V views.
+    The first log ratios of a row are by all its features, then come those of each of V views, then D inputs.
     """
     values = np.ascontiguousarray(as_floats(evidence, "evidence"))
     if values.ndim != 3 or values.shape[0] != n_rows or values.shape[1] < 1 or values.shape[2] != n_classes:

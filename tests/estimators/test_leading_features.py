@@ -25,7 +25,7 @@ from obil.serving.ratio_model import RatioModel
 
 
 def drifting(n_rows: int, seed: int) -> tuple[FloatArray, IntArray]:
-    """Return rows of six features; the effect of the fourth turns round half way, that of the second fades."""
+    """Return rows of six features; the effect of the fourth turns round after half of them, the second fades."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 6))
     late = np.arange(n_rows) >= n_rows // 2
@@ -49,6 +49,15 @@ def test_the_quadratic_search_chooses_what_the_exact_one_does(seed: int) -> None
     candidates = [np.clip(X[:, i], -3.0, 3.0) for i in range(6)]
     exact = leading_exactly([one[:, None] for one in candidates], base, y, 2)
     assert leading(candidates, base, y, n=2) == exact
+
+
+def test_an_effect_that_stays_is_no_reason_however_large() -> None:
+    # seed 3: the first feature has an effect of 1 that the scores lack, that of the second changes from .4 to -.4
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(8_000, 3))
+    changing = np.where(np.arange(8_000) < 4_000, 0.4, -0.4) * X[:, 1]
+    y = (rng.random(8_000) < expit(X[:, 0] + changing + X[:, 2])).astype(np.int64)
+    assert leading([np.clip(X[:, i], -3.0, 3.0) for i in range(2)], X[:, 2], y, n=2) == [1, 0]
 
 
 def test_rows_are_read_in_the_order_of_time() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from obil.arrays import FloatArray
 from obil.errors import InvalidInputError
-from obil.serving.season import N_WAVES, season_of
+from obil.serving.row_inputs import N_WAVES
+from obil.serving.season import season_of
 
 NOON = datetime(2024, 2, 29, 12, 30)  # a Thursday
 

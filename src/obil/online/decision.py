@@ -33,7 +33,8 @@ class Decision:
     reachable
         False where no threshold meets the policy at this prior: then nothing is alerted.
     evidence
-        The log ratios that the prior was updated with, (1 + V, K): by one fold's model, then by its views.
+        The log ratios that the prior was updated with, by one fold's model, then by its views, and behind them the
+        inputs of the row, (1 + V + D, K).
 
     >>> from obil import OnlineClassifier, RatioClassifier
     >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
@@ -79,7 +80,7 @@ class Decisions(Sequence[Decision]):
     thresholds: FloatArray | None  # (n,)
     reachable: npt.NDArray[np.bool_]  # (n,)
     trusted: npt.NDArray[np.bool_]  # (n,)
-    evidence: FloatArray  # (n, 1 + V, K) what the prior was updated with
+    evidence: FloatArray  # (n, 1 + V + D, K) what the prior was updated with, then the inputs of the rows
 
     @property
     def labels(self) -> npt.NDArray[Any]:

@@ -10,9 +10,9 @@ from obil.compiled import compiled
 from obil.errors import InvalidInputError
 from obil.serving.columns import ColumnEncoder
 from obil.serving.records import JsonFloats
-from obil.serving.season import N_WAVES, season_of
 
 MOST_FEATURES = 8
+N_WAVES = 8  # of `season_of`
 FARTHEST = 3.0  # standard deviations, and log odds
 
 
@@ -73,6 +73,8 @@ class RowInputs:
                 matrix, places = self._chosen(matrix), np.arange(len(self.features))
             write_features(matrix, places, self.centres, self.scales, self.levels, self.effects, evidence, first)
         if at is not None:
+            from obil.serving.season import season_of  # noqa: PLC0415  # most streams give no times
+
             evidence[:, :, season:, 1] = season_of(at, len(evidence))[:, None]
 
     def _chosen(self, matrix: Any) -> FloatArray:

@@ -10,7 +10,6 @@ from obil.errors import InvalidInputError
 
 DAY = 86_400.0  # seconds
 PERIODS = ((DAY, 2), (7.0 * DAY, 1), (365.2425 * DAY, 1))  # the length in seconds, and how many harmonics
-N_WAVES = sum(2 * harmonics for _, harmonics in PERIODS)  # the inputs of a season, 8
 FARTHEST = 1e12  # seconds: some 30,000 years
 
 

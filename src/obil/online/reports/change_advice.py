@@ -38,7 +38,7 @@ SURE = 2.6
 # quarter of what it told or less: recalibrating corrects such scores, but only a new model brings the information back.
 LOST_SLOPE = 0.5
 DECIDING_WEIGHT = 0.9  # from here on the report says that labels decide
-RECALIBRATION_LEADS = 0.5  # of the weight of all experts, of which recalibrations start with a fortieth
+RECALIBRATION_LEADS = 0.5  # of the weight of all experts, of which recalibrations start with a fourteenth at most
 
 
 class Advice(NamedTuple):

@@ -38,7 +38,7 @@ class DecidedRows(NamedTuple):
 
     ids: Sequence[Id] | None
     log_ratios: FloatArray  # (n, K)
-    evidence: FloatArray | None  # (n, 1 + V, K); None where it is the log ratios
+    evidence: FloatArray | None  # (n, 1 + V + D, K); None where it is the log ratios
     numbers: npt.NDArray[np.int64]  # (n,) of the classes decided
     flags: npt.NDArray[np.uint8]  # (n,) 1: trusted, 2: reachable
     response: "StoredResponse | None" = None  # if the request may be retried
