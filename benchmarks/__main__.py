@@ -14,7 +14,7 @@ from rich.console import Console  # noqa: E402  # after the thread settings
 
 from experiments.runner import commit, load, report, versions  # noqa: E402  # the same
 
-BENCHMARKS = ("bank", "decide", "ensemble", "frozen", "service", "spark", "stream_rows")
+BENCHMARKS = ("bank", "decide", "ensemble", "frozen", "records", "service", "spark", "stream_rows")
 FOLDER = Path(__file__).parent
 
 

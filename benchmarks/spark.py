@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from benchmarks.core_seconds import core_seconds
 from benchmarks.keyed_query import KeyedQuery, keyed_model
@@ -24,10 +23,11 @@ from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.online.decision_rule import DecisionRule
 from obil.online.online_classifier import HORIZON, OnlineClassifier
+from obil.online.state.stream_state import read_state
 from obil.serving.ratio_model import RatioModel
 from obil.spark import score
 from obil.spark.columns import class_values
-from obil.spark.key_processor import KeyRestorer, packed
+from obil.spark.key_processor import KeyRestorer
 from obil.spark.shipped_model import ShippedModel
 
 CORES = 2
@@ -151,8 +151,13 @@ def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) 
     query.stop()
 
     state = spark.read.format("statestore").option("stateVarName", "stream").load(str(query.checkpoint))
-    sizes = state.select(F.octet_length("value.data"), F.octet_length("value.pending")).toPandas().max()
-    return {"state_bytes_a_key": float(sizes.iloc[0]), "pending_bytes_a_key": float(sizes.iloc[1])}
+    model = ShippedModel.of(keyed_model()).load()
+    states = [bytes(row[0]) for row in state.select("value.data").collect()]
+    sizes = [(len(one), len(read_state(model, one).pending)) for one in states]
+    return {
+        "state_bytes_a_key": float(max(whole - pending for whole, pending in sizes)),
+        "pending_bytes_a_key": float(max(pending for _, pending in sizes)),
+    }
 
 
 def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -> dict[str, float]:
@@ -205,16 +210,16 @@ def _rows_of_keys(n_keys: int, rows_a_key: int) -> Iterator[pd.DataFrame]:
 def _one_key(settings: dict[str, Any]) -> dict[str, float]:
     """Time what a worker does for a key in each micro-batch, without Spark: bring it back, and pack it again."""
     shipped = ShippedModel.of(keyed_model())
-    fresh = packed(OnlineClassifier(shipped.load()))
+    fresh = OnlineClassifier(shipped.load()).state()
     restorer, figures = KeyRestorer(shipped, (), fresh), {}
     for name, n_rows in (("new", settings["rows_a_key"]), ("full_horizon", HORIZON)):
         online = restorer.fresh()
         drawn = GaussianClasses.pair(2.0).draw(np.full(n_rows, 0.1), random_state=0)
         online.decide_log_ratios(drawn.log_ratios, ids=[f"{i}" for i in range(n_rows)])
-        best, data = np.inf, packed(online)
+        best, data = np.inf, online.state()
         for _ in range(20):
             started = time.perf_counter()
-            packed(restorer.restored(restorer.name, *data))
+            restorer.restored(restorer.name, data).state()
             best = min(best, time.perf_counter() - started)
         figures[f"key_milliseconds.{name}"] = 1e3 * best
     return figures

@@ -127,12 +127,12 @@ def service_path(model: RatioModel, folder: Path) -> list[str]:
 def spark_path(model: RatioModel, _folder: Path) -> list[str]:
     """Return what a row of `obil.spark.stream` passes in Spark's workers: scored, then decided by its key."""
     from obil.spark.columns import FEATURE, as_binary, model_input
-    from obil.spark.key_processor import RATIOS, TIME, VIEWS, KeyProcessor, RowLayout, packed
+    from obil.spark.key_processor import EVIDENCE, RATIOS, TIME, KeyProcessor, RowLayout
     from obil.spark.shipped_model import ShippedModel
 
     shipped, online = ShippedModel.of(model, trusted=()), obil.OnlineClassifier(model)
-    layout = RowLayout(2, int(getattr(online.tracker, "n_views", 0)), False, False, False)
-    processor = KeyProcessor(shipped, (), packed(online), layout, ["obil_key0"], None)
+    layout = RowLayout(2, (model.n_folds, 1 + model.n_views), False, False, False)
+    processor = KeyProcessor(shipped, (), online.state(), layout, ["obil_key0"], None)
     held: list[Any] = [None]
     state = SimpleNamespace(get=lambda: held[0], update=lambda value: held.__setitem__(0, value))
     processor.init(SimpleNamespace(getValueState=lambda *_: state))  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def spark_path(model: RatioModel, _folder: Path) -> list[str]:
     def decide() -> None:
         numbered = pd.DataFrame([{f"{FEATURE}{place}": value for place, value in enumerate(ROW.values())}])
         scores = model.score(model_input(numbered, names, model))
-        table = pd.DataFrame({TIME: [0.0], RATIOS: as_binary(scores.log_ratios), VIEWS: as_binary(scores.views)})
+        table = pd.DataFrame({TIME: [0.0], RATIOS: as_binary(scores.log_ratios), EVIDENCE: as_binary(scores.evidence)})
         list(processor.handleInputRows(("shop",), iter([table]), None))
 
     return passed(decide)

@@ -25,8 +25,8 @@ PUBLIC = {
     "obil": """
         Backtest ChangeReport ConcurrentUseError Costs Decision Decisions EstimationError Gate Holdout
         InvalidInputError InvalidStateError ModelFileError NotStartedError OBILClassifier ObilError OnlineClassifier
-        PerformanceReport PriorEstimate RatioClassifier RatioModel Scores SegmentEstimates Verdict Verification backtest
-        datasets estimate_prior load monitor networks policies save service spark trackers verify
+        OnlineFleet PerformanceReport PriorEstimate RatioClassifier RatioModel Scores SegmentEstimates Verdict
+        Verification backtest datasets estimate_prior load monitor networks policies save service spark trackers verify
     """,
     "obil.datasets": """
         GaussianClasses NamedSet ShiftedStream Split Stream duplicate_groups load_named named_sets prior_paths

@@ -27,6 +27,7 @@ from .online.estimate_prior import estimate_prior as estimate_prior
 from .online.files import load as load
 from .online.files import save as save
 from .online.online_classifier import OnlineClassifier as OnlineClassifier
+from .online.online_fleet import OnlineFleet as OnlineFleet
 from .online.reports.explain import ChangeReport as ChangeReport
 from .online.reports.performance_report import PerformanceReport as PerformanceReport
 from .online.segments import SegmentEstimates as SegmentEstimates

@@ -23,6 +23,11 @@ def inlined(kernel: Kernel) -> Kernel:
     return _compile(kernel, into_callers=True)
 
 
+def linked(kernel: Kernel) -> Kernel:
+    """Compile `kernel` afresh in each process: it calls kernels of other files, whose changes a cache would miss."""
+    return cast(Kernel, numba.njit(nogil=True, error_model="numpy")(kernel))
+
+
 def _compile(kernel: Kernel, *, into_callers: bool) -> Kernel:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "forceinline": into_callers}
     try:

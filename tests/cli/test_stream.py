@@ -23,9 +23,10 @@ from typer.testing import CliRunner, Result
 import obil
 from obil.cli.main import app
 from obil.online.batch_invariant_scores import batch_invariant_scores
-from obil.online.state.checkpoint import _sha256, _text, read_checkpoint
+from obil.online.state.checkpoint import MAGIC, SUM_BYTES, _checksum, read_checkpoint
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
+from tests.online.state.damaged import with_field, with_pending, with_settings, with_settings_text
 
 FEATURES = ["age", "dose", "ward"]
 
@@ -136,10 +137,10 @@ def data(table: pd.DataFrame, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(model: Path, tmp_path: Path) -> Callable[..., Result]:
-    """Run `obil stream model ...` with its output in out.csv and its state in state.json."""
+    """Run `obil stream model ...` with its output in out.csv and its state in today.state."""
 
     def run(data: Path | str, *options: str, out: str | None = None, folder: Path = model, **kwargs: Any) -> Result:
-        paths = ["--out", out or str(tmp_path / "out.csv"), "--state", str(tmp_path / "state.json")]
+        paths = ["--out", out or str(tmp_path / "out.csv"), "--state", str(tmp_path / "today.state")]
         result = CliRunner().invoke(app, ["stream", str(folder), str(data), *paths, *options], **kwargs)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
@@ -243,8 +244,8 @@ def test_labels_learn_from_when_rows_came(
     loaded = obil.load(model)
     online = obil.OnlineClassifier(loaded, horizon=1_000)
     online.decide_scores(batch_invariant_scores(loaded, table, first_row=0, at=times.to_numpy()))
-    state = read_checkpoint(tmp_path / "state.json").online
-    assert state == json.loads(json.dumps(online.state()))
+    state = read_checkpoint(tmp_path / "today.state").online
+    assert state == online.state()
     season = online._ledger._inputs[: len(table), -8:]
     assert season.any(axis=1).sum() == len(table) - 1
     assert not season[5].any()
@@ -259,7 +260,7 @@ def test_a_time_that_is_none_is_named_and_changes_nothing(
     refused(run(tmp_path / "dated.csv", "--at", "seen"), "row 7", "'seen'", "01/02/2024")
     refused(run(tmp_path / "dated.csv", "--at", "date"), "date")
     assert run(tmp_path / "dated.csv", "--at", "when", out=str(tmp_path / "other.csv")).exit_code == 2  # another output
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     assert run(tmp_path / "dated.csv", "--at", "when", out=str(tmp_path / "other.csv")).exit_code == 0
 
 
@@ -283,7 +284,7 @@ def test_output_does_not_depend_on_the_checkpoints(
     short = part(data, 150)
     assert run(short, "--checkpoint-every", every).exit_code == 0
     first = (tmp_path / "out.csv").read_bytes()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     assert run(short, "--overwrite").exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == first
 
@@ -319,7 +320,7 @@ def test_three_classes_have_a_column_each(tmp_path: Path, run: Callable[..., Res
     assert found["threshold"].isna().all()
     whole = (tmp_path / "out.csv").read_bytes()
     (tmp_path / "out.csv").unlink()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     for n_rows in (0, 1, 3, 200, 400):  # one more class, the same exactness
         result = run(part(tmp_path / "in.csv", n_rows), "--prior", "0=.2,1=.3,2=.5", folder=tmp_path / "three")
         assert result.exit_code == 0, result.output
@@ -331,7 +332,7 @@ def test_goes_on_when_the_input_grew(run: Callable[..., Result], data: Path, tmp
     assert run(data, "--keep", "id").exit_code == 0
     whole = (tmp_path / "out.csv").read_bytes()
     (tmp_path / "out.csv").unlink()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     for n_rows in (1, 2, 65, 300, 700, 700):
         result = run(part(data, n_rows), "--keep", "id")
         assert result.exit_code == 0, result.output
@@ -345,7 +346,7 @@ def test_cuts_the_output_back_to_the_state(run: Callable[..., Result], data: Pat
         file.write("100,yes,0.5,0.1,half a li")
     assert run(data).exit_code == 0
     resumed = (tmp_path / "out.csv").read_bytes()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     assert run(data, "--overwrite").exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == resumed
 
@@ -356,7 +357,7 @@ def test_live_input_goes_on_where_it_stopped(
     assert run(data).exit_code == 0
     whole = (tmp_path / "out.csv").read_bytes()
     (tmp_path / "out.csv").unlink()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     for rows in (table.iloc[:300], table.iloc[300:]):
         assert run("-", "--live", input=rows.to_csv(index=False)).exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == whole
@@ -369,7 +370,7 @@ def test_reads_gzip_semicolons_and_decimal_commas(
     expected = (tmp_path / "out.csv").read_bytes()
     other = tmp_path / "in.csv.gz"
     other.write_bytes(gzip.compress(table.to_csv(index=False, sep=";", decimal=",").encode()))
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     assert run(other, "--overwrite").exit_code == 0
     assert (tmp_path / "out.csv").read_bytes() == expected
 
@@ -385,7 +386,7 @@ def test_a_row_that_was_bad_stays_bad_when_resumed(run: Callable[..., Result], t
 def test_decisions_go_to_standard_output(run: Callable[..., Result], data: Path, tmp_path: Path) -> None:
     assert run(data).exit_code == 0
     written = (tmp_path / "out.csv").read_text()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     result = run(data, out="-")
     assert (result.exit_code, result.stdout, result.stderr) == (0, written, "")
 
@@ -419,7 +420,7 @@ def test_a_bad_row_is_named_and_can_be_mended(
     assert run(short).exit_code == 0
     whole = (tmp_path / "out.csv").read_bytes()
     (tmp_path / "out.csv").unlink()
-    (tmp_path / "state.json").unlink()
+    (tmp_path / "today.state").unlink()
     lines = short.read_text().splitlines()
     short.write_text("\n".join([*lines[:6], bad, *lines[7:]]))
     refused(run(short), *expected)
@@ -466,7 +467,7 @@ def test_an_output_without_a_state_is_kept(run: Callable[..., Result], data: Pat
     (tmp_path / "out.csv").write_text("years of work")
     refused(run(data), "--overwrite")
     assert (tmp_path / "out.csv").read_text() == "years of work"
-    assert not (tmp_path / "state.json").exists()
+    assert not (tmp_path / "today.state").exists()
     assert run(data, "--overwrite").exit_code == 0
     assert run(data, "--overwrite").exit_code == 0  # with a state it resumes all the same
     assert (tmp_path / "out.csv").read_text().startswith("row,label,")
@@ -508,75 +509,134 @@ def test_other_costs_take_effect_from_the_next_row_on(run: Callable[..., Result]
     assert run(data, "--cost-fn", "20", "--change-policy").exit_code == 0
 
 
-def resealed(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
-    """A damage with a checksum that fits it: what somebody hostile, not a bad disk, would write."""
+def resealed(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes, RatioModel], bytes]:
+    """A damage of the line of JSON with a checksum that fits: what somebody hostile, not a bad disk, would write."""
 
-    def damage(text: bytes) -> bytes:
-        record = json.loads(text)
-        record.pop("checksum")
-        change(record)
-        return json.dumps(record | {"checksum": _sha256(_text(record))}).encode()
+    def damage(data: bytes, _: RatioModel) -> bytes:
+        line, _, online = data[len(MAGIC) + SUM_BYTES :].partition(b"\n")
+        head = json.loads(line)
+        change(head)
+        return sealed(json.dumps(head).encode() + b"\n" + online)
 
     return damage
 
 
-def memory(record: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = record["online"]["tracker"]["memory"]
-    return found
+def sealed(body: bytes) -> bytes:
+    return MAGIC + _checksum(body) + body
 
 
-HOSTILE: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda text: b"",
-    "cut short": lambda text: text[: len(text) // 2],
-    "not JSON": lambda text: b"state: 1",
-    "not text": lambda text: b"\xff\xfe\x00" + text,
-    "a list": lambda text: b"[1, 2]",
-    "null": lambda text: b"null",
-    "deep": lambda text: b"[" * 200_000,
-    "deep object": lambda text: b'{"kind":' * 100_000,
-    "endless number": lambda text: b'{"kind": ' + b"9" * 100_000 + b"}",
-    "NaN": lambda text: text.replace(b'"out_bytes": ', b'"out_bytes": NaN, "x": '),
-    "one digit changed": lambda text: text.replace(b'"rows": 200', b'"rows": 201'),
-    "no checksum": lambda text: text.replace(b'"checksum"', b'"x"'),
-    "another kind": resealed(lambda r: r.update(kind="ratio_model")),
-    "an older format": resealed(lambda r: r.update(format=1)),
-    "a newer format": resealed(lambda r: r.update(format=3)),
-    "format true": resealed(lambda r: r.update(format=True)),
-    "a field more": resealed(lambda r: r.update(code="import os")),
-    "a field less": resealed(lambda r: r.pop("out_bytes")),
-    "negative bytes": resealed(lambda r: r.update(out_bytes=-1)),
-    "bytes as text": resealed(lambda r: r.update(out_bytes="12")),
-    "bytes true": resealed(lambda r: r.update(out_bytes=True)),
-    "huge bytes": resealed(lambda r: r.update(out_bytes=10**30)),
-    "more bytes than there are": resealed(lambda r: r.update(out_bytes=10**9)),
-    "fewer bytes": resealed(lambda r: r.update(out_bytes=r["out_bytes"] - 5)),
-    "no bytes": resealed(lambda r: r.update(out_bytes=5, last_line_bytes=5)),
-    "line longer than the file": resealed(lambda r: r.update(last_line_bytes=10**9)),
-    "huge rows": resealed(lambda r: (r["online"].update(rows=10**40), r.update(decided=[10**40, 0]))),
-    "rows that do not add up": resealed(lambda r: r["online"].update(rows=7)),
-    "float rows": resealed(lambda r: r["online"].update(rows=200.0)),
-    "more rows than there are": resealed(lambda r: (r["online"].update(rows=10**9), r.update(decided=[10**9, 0]))),
-    "counts of three classes": resealed(lambda r: r["decided"].append(0)),
-    "header of numbers": resealed(lambda r: r.update(header=[1, 2])),
-    "online a list": resealed(lambda r: r.update(online=[1])),
-    "no tracker": resealed(lambda r: r["online"].update(tracker=None)),
-    "another tracker": resealed(lambda r: r["online"]["tracker"].update(tracker="FixedPrior")),
-    "a tracker of ten million": resealed(lambda r: r["online"]["tracker"]["settings"].update(n_snapshots=10**7)),
-    "memory a number": resealed(lambda r: r["online"]["tracker"].update(memory=3)),
-    "memory lacks a field": resealed(lambda r: memory(r).pop("slow.counts")),
-    "memory of text": resealed(lambda r: memory(r).update({"slow.counts": "many"})),
-    "memory of another shape": resealed(lambda r: memory(r).update(prior=[0.1, 0.2, 0.7])),
-    "prior outside the simplex": resealed(lambda r: memory(r).update(prior=[4.0, -3.0])),
-    "memory ragged": resealed(lambda r: memory(r).update({"fast.weights": [[1.0], [2.0, 3.0]]})),
-    "memory too large for a float": resealed(lambda r: memory(r).update({"fast.used": [10**400] * 3})),
-    "an index out of reach": resealed(lambda r: memory(r).update({"fast.seen": [200, 10**6]})),
-    "positive of another type": resealed(lambda r: r["online"].update(positive=[1])),
-    "policy a string": resealed(lambda r: r["online"].update(policy="f1")),
-    "no monitor": resealed(lambda r: r["online"].update(monitor=None)),
-    "a lenient monitor": resealed(lambda r: r["online"]["monitor"]["settings"].update(tolerance=9.0)),
-    "another horizon": resealed(lambda r: r["online"]["labels"].update(horizon=500)),
-    "labels a string": resealed(lambda r: r["online"].update(labels="none")),
-    "a history of other rows": resealed(lambda r: r["online"].update(history={})),
+def with_head(line: bytes) -> Callable[[bytes, RatioModel], bytes]:
+    """A damage that has another line of JSON."""
+    return lambda data, _: sealed(line + b"\n" + online_of(data))
+
+
+def online_of(data: bytes) -> bytes:
+    return data[len(MAGIC) + SUM_BYTES :].partition(b"\n")[2]
+
+
+def with_online(change: Callable[[RatioModel, bytes], bytes]) -> Callable[[bytes, RatioModel], bytes]:
+    """A damage of the state of the online classifier, whole again."""
+
+    def damage(data: bytes, model: RatioModel) -> bytes:
+        online = online_of(data)
+        return sealed(data[len(MAGIC) + SUM_BYTES : -len(online)] + change(model, online))
+
+    return damage
+
+
+def field(name: str, place: Any, value: Any) -> Callable[[bytes, RatioModel], bytes]:
+    """A damage of one number of the record."""
+    return with_online(lambda model, online: with_field(model, online, name, place, value))
+
+
+def settings(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes, RatioModel], bytes]:
+    """A damage of the settings of the stream."""
+    return with_online(lambda model, online: with_settings(model, online, change))
+
+
+def of_rows(n_rows: int) -> Callable[[bytes, RatioModel], bytes]:
+    """A damage by which checkpoint and stream agree on another number of rows."""
+    both = resealed(lambda head: head.update(n_rows=n_rows, decided=[n_rows, 0]))
+    return lambda data, model: both(field("counters.seen", 0, n_rows)(data, model), model)
+
+
+Damage = Callable[[bytes, RatioModel], bytes]
+HOSTILE: dict[str, Damage] = {
+    "empty": lambda data, _: b"",
+    "cut short": lambda data, _: data[: len(data) // 2],
+    "its first line alone": lambda data, _: MAGIC,
+    "no state": lambda data, _: b"state: 1",
+    "something before it": lambda data, _: b"\xff\xfe\x00" + data,
+    "something after it": lambda data, _: data + b"\0",
+    "a state as it was": lambda data, _: b'{"kind": "obil_stream", "format": 2}',
+    "one digit changed": lambda data, _: data.replace(b'"n_rows": 200', b'"n_rows": 201'),
+    "one bit of the stream changed": lambda data, _: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+    "no checksum": lambda data, _: MAGIC + data[len(MAGIC) + SUM_BYTES :],
+    "an older format": lambda data, _: data.replace(b"obil stream 3", b"obil stream 2"),
+    "a newer format": lambda data, _: data.replace(b"obil stream 3", b"obil stream 4"),
+    "not JSON": with_head(b"rows: 200"),
+    "not text": with_head(b"\xff\xfe\x00"),
+    "a list": with_head(b"[1, 2]"),
+    "null": with_head(b"null"),
+    "deep": with_head(b"[" * 200_000),
+    "deep object": with_head(b'{"n_rows":' * 100_000),
+    "endless number": with_head(b'{"n_rows": ' + b"9" * 100_000 + b"}"),
+    "no line": lambda data, _: sealed(online_of(data)),
+    "nothing sealed": lambda data, _: sealed(b""),
+    "a field more": resealed(lambda head: head.update(code="import os")),
+    "a field less": resealed(lambda head: head.pop("out_bytes")),
+    "the stream as a field": resealed(lambda head: head.update(online="")),
+    "NaN": resealed(lambda head: head.update(out_bytes=float("nan"))),
+    "negative bytes": resealed(lambda head: head.update(out_bytes=-1)),
+    "bytes as text": resealed(lambda head: head.update(out_bytes="12")),
+    "bytes true": resealed(lambda head: head.update(out_bytes=True)),
+    "huge bytes": resealed(lambda head: head.update(out_bytes=10**30)),
+    "more bytes than there are": resealed(lambda head: head.update(out_bytes=10**9)),
+    "fewer bytes": resealed(lambda head: head.update(out_bytes=head["out_bytes"] - 5)),
+    "no bytes": resealed(lambda head: head.update(out_bytes=5, last_line_bytes=5)),
+    "line longer than the file": resealed(lambda head: head.update(last_line_bytes=10**9)),
+    "huge rows": resealed(lambda head: head.update(n_rows=10**40, decided=[10**40, 0])),
+    "rows that do not add up": resealed(lambda head: head.update(n_rows=7)),
+    "rows that the stream has not": resealed(lambda head: head.update(n_rows=7, decided=[7, 0])),
+    "float rows": resealed(lambda head: head.update(n_rows=200.0)),
+    "more rows than there are": of_rows(10**9),
+    "fewer rows than there are": of_rows(7),
+    "counts of three classes": resealed(lambda head: head["decided"].append(0)),
+    "header of numbers": resealed(lambda head: head.update(header=[1, 2])),
+    "a header that is not this one": resealed(lambda head: head["header"].append("x")),
+    "a model as a number": resealed(lambda head: head.update(model=3)),
+    "no stream": with_online(lambda model, online: b""),
+    "a stream cut short": with_online(lambda model, online: online[:-1]),
+    "a stream with more behind it": with_online(lambda model, online: online + b"\0"),
+    "a stream of another version": with_online(lambda model, online: online[:8] + b"\2" + online[9:]),
+    "a stream of another model": with_online(lambda model, online: online[:12] + bytes(16) + online[28:]),
+    "no tracker": settings(lambda given: given.update(tracker=None)),
+    "another tracker": settings(lambda given: given["tracker"].__setitem__(0, "FixedPrior")),
+    "a tracker of ten million": settings(lambda given: given["tracker"][1].update(n_snapshots=10**7)),
+    "a bank of ten million": settings(
+        lambda given: given.update(tracker=["BayesBank", {"prior": [0.8, 0.2], "n_snapshots": 10**7}])
+    ),
+    "a prior of three": settings(lambda given: given["tracker"][1].update(prior=[0.1, 0.2, 0.7])),
+    "a tracker without settings": settings(lambda given: given.update(tracker=["SafeTracker"])),
+    "a tracker of settings alone": settings(lambda given: given.update(tracker={"prior": 0.2})),
+    "positive beyond the classes": settings(lambda given: given.update(positive=10**6)),
+    "positive of another type": settings(lambda given: given.update(positive=[1])),
+    "policy a string": settings(lambda given: given.update(policy="f1")),
+    "no monitor": settings(lambda given: given.update(monitor=None)),
+    "a lenient monitor": settings(lambda given: given["monitor"].update(tolerance=9.0)),
+    "unlabeled_as": settings(lambda given: given.update(unlabeled_as=0)),
+    "settings a list": with_online(lambda model, online: with_settings_text(model, online, b"[1]")),
+    "prior outside the simplex": field("tracker.prior", slice(None), [4.0, -3.0]),
+    "a weight that is no number": field("tracker.fast.weights", (0, 0), float("nan")),
+    "an infinite sum": field("tracker.fast.used", 0, float("inf")),
+    "an index out of reach": field("tracker.fast.seen", 1, 10**6),
+    "an index below 0": field("tracker.slow.seen", 1, -1),
+    "a bet that is not fair": field("monitor.pays", (1, 0), 1e9),
+    "a history of other rows": field("history.counts", 1, 3),
+    "labels of other rows": with_online(
+        lambda model, online: with_pending(model, online, lambda pending: pending._replace(next_row=100))
+    ),
+    "labels a string": with_online(lambda model, online: with_pending(model, online, lambda _: b"none")),
 }
 
 
@@ -587,22 +647,29 @@ def begun(model: Path, table: pd.DataFrame, tmp_path_factory: pytest.TempPathFac
     table.to_csv(folder / "in.csv", index=False)
     part(folder / "in.csv", 200)
     args = ["stream", str(model), str(folder / "part.csv"), "--out", str(folder / "out.csv")]
-    assert CliRunner().invoke(app, [*args, "--state", str(folder / "state.json")]).exit_code == 0
+    assert CliRunner().invoke(app, [*args, "--state", str(folder / "today.state")]).exit_code == 0
     return folder
 
 
 @pytest.mark.parametrize("damage", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_damaged_state_gives_one_line_and_changes_nothing(
-    run: Callable[..., Result], begun: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
+    run: Callable[..., Result], begun: Path, model: Path, tmp_path: Path, damage: Damage
 ) -> None:
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
-    state = tmp_path / "state.json"
-    damaged = damage(state.read_bytes())
+    state = tmp_path / "today.state"
+    damaged = damage(state.read_bytes(), obil.load(model))
     assert damaged != state.read_bytes()
     state.write_bytes(damaged)
     before = snapshot(tmp_path)
     refused(run(tmp_path / "in.csv"))
     assert snapshot(tmp_path) == before
+
+
+def rows_in(model: Path, state: Path) -> int:
+    """The rows of a checkpoint, of which the stream in it must have as many."""
+    saved = read_checkpoint(state)
+    assert obil.OnlineClassifier.from_state(obil.load(model), saved.online).n_rows == saved.n_rows
+    return saved.n_rows
 
 
 def fifo(path: Path) -> str:
@@ -620,7 +687,7 @@ def test_a_slow_input_is_answered_row_by_row_and_ctrl_c_leaves_a_state(
     launcher: Launcher, model: Path, data: Path, tmp_path: Path
 ) -> None:
     lines = data.read_bytes().splitlines(keepends=True)
-    stdin, stdout, state = fifo(tmp_path / "stdin"), fifo(tmp_path / "stdout"), tmp_path / "state.json"
+    stdin, stdout, state = fifo(tmp_path / "stdin"), fifo(tmp_path / "stdout"), tmp_path / "today.state"
     args = ["stream", str(model), "-", "--out", "-", "--state", str(state), "--checkpoint-every", "1"]
     pid = launcher.start(args, stdin=stdin, stdout=stdout)
     with open(stdin, "wb", buffering=0) as writer, open(stdout, "rb", buffering=0) as reader:
@@ -633,7 +700,7 @@ def test_a_slow_input_is_answered_row_by_row_and_ctrl_c_leaves_a_state(
             assert line_within(reader, 1.0).startswith(b"%d," % row)
         os.kill(pid, signal.SIGINT)
         assert launcher.wait() == 130
-    assert json.loads(state.read_text())["online"]["rows"] == 6
+    assert rows_in(model, state) == 6
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -642,7 +709,7 @@ def test_a_signal_leaves_a_state_that_goes_on_exactly(
 ) -> None:
     lines = data.read_bytes().splitlines(keepends=True)
     stdin, stderr = fifo(tmp_path / "stdin"), tmp_path / "stderr"
-    out, state = tmp_path / "out.csv", tmp_path / "state.json"
+    out, state = tmp_path / "out.csv", tmp_path / "today.state"
     args = ["stream", str(model), "-", "--out", str(out), "--state", str(state)]
     pid = launcher.start(args, stdin=stdin, stderr=str(stderr))
     with open(stdin, "wb", buffering=0) as writer:
@@ -652,7 +719,7 @@ def test_a_signal_leaves_a_state_that_goes_on_exactly(
         assert launcher.wait() == 128 + number
     assert "100 rows" in stderr.read_text()
     assert "the same command resumes" in stderr.read_text()
-    assert json.loads(state.read_text())["online"]["rows"] == 100
+    assert rows_in(model, state) == 100
     assert run(data).exit_code == 0
     found = out.read_bytes()
     state.unlink()
@@ -663,11 +730,11 @@ def test_a_signal_leaves_a_state_that_goes_on_exactly(
 def test_a_pause_writes_the_state_and_a_second_writer_is_refused(
     launcher: Launcher, run: Callable[..., Result], model: Path, data: Path, tmp_path: Path
 ) -> None:
-    stdin, out, state = fifo(tmp_path / "stdin"), tmp_path / "out.csv", tmp_path / "state.json"
+    stdin, out, state = fifo(tmp_path / "stdin"), tmp_path / "out.csv", tmp_path / "today.state"
     pid = launcher.start(["stream", str(model), "-", "--out", str(out), "--state", str(state)], stdin=stdin)
     with open(stdin, "wb", buffering=0) as writer:
         writer.write(b"".join(data.read_bytes().splitlines(keepends=True)[:31]))
-        until(lambda: state.exists() and json.loads(state.read_text())["online"]["rows"] == 30)
+        until(lambda: state.exists() and rows_in(model, state) == 30)
         refused(run(data), "one writer")
         os.kill(pid, signal.SIGKILL)
         assert launcher.wait() == -signal.SIGKILL

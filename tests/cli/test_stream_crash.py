@@ -1,6 +1,5 @@
 """Killed with -9 at random moments and resumed each time, `obil stream` writes what it writes uninterrupted."""
 
-import json
 import os
 import signal
 import threading
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from obil.online.state.checkpoint import read_checkpoint
 from tests.cli.test_stream import Launcher, draw_table, save_model
 from tests.thorough import repeats
 
@@ -18,7 +18,7 @@ N_ROWS = 20_000
 
 def rows_in(state: Path) -> int:
     """Rows of the last state; the file must be whole at any moment."""
-    return int(json.loads(state.read_text())["online"]["rows"]) if state.exists() else -1
+    return read_checkpoint(state).n_rows if state.exists() else -1
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, sour
         threading.Thread(target=feed, args=(data, pipe), daemon=True).start()
         return launcher.start(args, stdin=str(pipe))
 
-    out, state = tmp_path / "out.csv", tmp_path / "out.csv.state.json"
+    out, state = tmp_path / "out.csv", tmp_path / "out.csv.state"
     start("uninterrupted.csv", every=5_000)
     assert launcher.wait() == 0
     expected = (tmp_path / "uninterrupted.csv").read_bytes()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import obil
-from obil.online.state.packed_state import unpack_stream
 from obil.service.storage.store import Store
 from obil.service.storage.stored_event import DECIDED, LABELLED, StoredEvent, read_record, read_rows
 from obil.service.streams.replay import replay
@@ -52,8 +51,10 @@ class StreamAudit:
         with store.writing() as session:
             snapshot = session.snapshot(row.id)
             after = session.events_after(row.id, 0 if snapshot is None else snapshot.seq)
-        packed = None if snapshot is None else unpack_stream(models(snapshot.model), snapshot.state)
-        if replay(packed, after, models).state() != self._online.state():
+        begun = None
+        if snapshot is not None:
+            begun = obil.OnlineClassifier.from_state(models(snapshot.model), snapshot.state)
+        if replay(begun, after, models).state() != self._online.state():
             self.faults.append(f"{self.stream}: the snapshot and what followed are not a replay of the log")
 
     def compare_with_service(self, detail: dict[str, Any]) -> None:

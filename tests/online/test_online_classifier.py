@@ -1,6 +1,5 @@
 """Deciding row by row: one at a time or many, at the prior from before the row, and nothing on an error."""
 
-import json
 import threading
 from typing import Any
 
@@ -21,11 +20,13 @@ from obil.errors import ConcurrentUseError, InvalidInputError, InvalidStateError
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.online.decision import Decision
 from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.resume import settings_in
 from obil.policies import AlertBudget, CostPolicy, FBetaPolicy, GMeanPolicy, Policy, PrecisionFloor, RecallFloor
 from obil.serving.columns import ColumnEncoder
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BBSE, Algorithm2, BayesBank, FixedPrior, OnlineEM, PriorTracker, SafeTracker
 from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
+from tests.online.state.damaged import with_settings, with_settings_text
 
 PAIR, TRIANGLE = pair_model(), triangle_model()
 POLICIES: list[Policy] = [
@@ -38,10 +39,6 @@ POLICIES: list[Policy] = [
     AlertBudget(0.01),
 ]
 MATRIX = Costs.from_matrix([[0, 5, 9], [1, 0, 9], [1, 1, 0]])
-
-
-def state_of(online: OnlineClassifier) -> str:
-    return json.dumps(online.state())
 
 
 def assert_same_decision(one: Decision, other: Decision) -> None:
@@ -61,7 +58,7 @@ def test_one_row_at_a_time_and_many_agree_bit_for_bit(policy: Policy, positive: 
     many = together.decide_many(rows)
     for row, expected in zip(rows, many, strict=True):
         assert_same_decision(alone.decide(row), expected)
-    assert state_of(alone) == state_of(together)
+    assert alone.state() == together.state()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +71,7 @@ def test_three_classes_agree_bit_for_bit_too(policy: Policy, positive: str | Non
     many = together.decide_many(rows)
     for row, expected in zip(rows, many, strict=True):
         assert_same_decision(alone.decide(row), expected)
-    assert state_of(alone) == state_of(together)
+    assert alone.state() == together.state()
 
 
 @pytest.mark.parametrize(
@@ -149,9 +146,9 @@ def test_predicting_changes_nothing_and_says_what_would_be_decided() -> None:
     online = OnlineClassifier(PAIR, policy=FBetaPolicy())
     rows = pair_scores(100, 0.1, seed=6)
     online.decide_many(rows)
-    before = state_of(online)
+    before = online.state()
     predicted, posteriors = online.predict(rows), online.predict_proba(rows)
-    assert state_of(online) == before
+    assert online.state() == before
     assert predicted[0] == online.decide(rows[0]).label
     np.testing.assert_allclose(posteriors.sum(axis=1), 1.0, rtol=1e-12)
 
@@ -179,12 +176,12 @@ def test_a_new_cost_or_policy_counts_from_the_next_row_on() -> None:
 
 def test_a_policy_that_does_not_fit_leaves_the_old_one() -> None:
     online = OnlineClassifier(TRIANGLE, costs=MATRIX)
-    before = state_of(online)
+    before = online.state()
     with pytest.raises(InvalidInputError, match="positive="):
         online.policy = FBetaPolicy()
     with pytest.raises(InvalidInputError, match="cover the 3 classes"):
         online.costs = Costs.from_matrix(1.0 - np.eye(4))
-    assert state_of(online) == before
+    assert online.state() == before
     online.decide([0.0, 1.0, 2.0])
 
 
@@ -214,13 +211,46 @@ def test_a_start_that_is_no_prior_is_refused(prior: Any) -> None:
         OnlineClassifier(PAIR, prior=prior)
 
 
-def test_the_given_tracker_is_started_and_followed() -> None:
-    tracker = OnlineEM(rate=0.05)
-    online = OnlineClassifier(PAIR, tracker=tracker, prior=0.4)
-    assert online.tracker is tracker
-    online.decide_many(pair_scores(50, 0.1, seed=9))
-    assert online.prior.tobytes() == tracker.prior.tobytes()
+def test_the_given_tracker_is_started_and_a_stream_goes_on_from_it_on_its_own() -> None:
+    tracker, rows = OnlineEM(rate=0.05), pair_scores(50, 0.1, seed=9)
+    alone = OnlineEM(0.4, rate=0.05)
+    scores = PAIR.score(rows)
+    alone.update_many(scores.log_ratios, evidence=scores.evidence_from(0))
+    online, other = (OnlineClassifier(PAIR, tracker=tracker, prior=0.4) for _ in range(2))
+    assert tracker.prior.tolist() == other.prior.tolist() == [0.6, 0.4]
+    online.decide_many(rows)
+    assert isinstance(online.tracker, OnlineEM)
+    assert online.prior.tobytes() == online.tracker.prior.tobytes() == alone.prior.tobytes()
+    assert tracker.prior.tolist() == other.prior.tolist() == [0.6, 0.4]
     assert online.interval() is None
+
+
+def test_a_tracker_of_somebody_else_is_followed_itself_and_has_no_state() -> None:
+    class Constant:
+        prior = np.array([0.25, 0.75])
+
+        def start(self, prior: Any) -> "Constant":
+            return self
+
+        def update(self, row: Any, *, evidence: Any = None) -> np.ndarray:
+            return self.prior
+
+        def update_many(self, rows: Any, *, evidence: Any = None) -> np.ndarray:
+            return np.tile(self.prior, (len(rows), 1))
+
+        def priors_for(self, rows: Any) -> np.ndarray:
+            return np.tile(self.prior, (len(rows), 1))
+
+        def interval(self, level: float = 0.9) -> None:
+            return None
+
+    tracker: Any = Constant()
+    online = OnlineClassifier(PAIR, tracker=tracker)
+    assert online.tracker is tracker
+    assert online.decide(1.0).effective_prior.tolist() == [0.25, 0.75]
+    assert online.decide_many([1.0, 2.0]).effective_priors.tolist() == [[0.25, 0.75]] * 2
+    with pytest.raises(InvalidInputError, match="only obil's own trackers have one"):
+        online.state()
 
 
 def test_rows_have_the_callers_ids_or_their_number() -> None:
@@ -230,10 +260,10 @@ def test_rows_have_the_callers_ids_or_their_number() -> None:
     assert [decision.id for decision in online.decide_many([0.0, 1.0])] == [2, 3]
     assert [decision.id for decision in online.decide_many([0.0, 1.0], ids=["x", "y"])] == ["x", "y"]
     assert online.n_rows == 6
-    before = state_of(online)
+    before = online.state()
     with pytest.raises(InvalidInputError, match="name every row"):
         online.decide_many([0.0, 1.0], ids=["x"])
-    assert state_of(online) == before
+    assert online.state() == before
 
 
 def test_decisions_are_a_sequence_of_decisions() -> None:
@@ -256,9 +286,9 @@ def test_known_log_ratios_decide_like_the_rows_they_came_from() -> None:
 
 def test_no_rows_are_no_decisions() -> None:
     online = OnlineClassifier(PAIR)
-    before = state_of(online)
+    before = online.state()
     assert len(online.decide_many(np.empty(0))) == 0
-    assert state_of(online) == before
+    assert online.state() == before
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: f"{policy}"[:30])
@@ -267,8 +297,8 @@ def test_a_stream_goes_on_bit_for_bit_from_a_state_taken_at_any_row(policy: Poli
     online = OnlineClassifier(PAIR, policy=policy, positive="fine")
     whole = OnlineClassifier(PAIR, policy=policy, positive="fine").decide_many(rows)
     for number, row in enumerate(rows):
-        restored = OnlineClassifier.from_state(PAIR, json.loads(state_of(online)))
-        assert state_of(restored) == state_of(online)
+        restored = OnlineClassifier.from_state(PAIR, online.state())
+        assert restored.state() == online.state()
         assert_same_decision(restored.decide(row), whole[number])
         online.decide(row)
 
@@ -280,49 +310,88 @@ def test_three_classes_go_on_from_their_state() -> None:
         OnlineClassifier(TRIANGLE, policy=FBetaPolicy(), positive="b"),
     ):
         online.decide_many(rows[:30])
-        restored = OnlineClassifier.from_state(TRIANGLE, json.loads(state_of(online)))
+        restored = OnlineClassifier.from_state(TRIANGLE, online.state())
         assert_same_decision(restored.decide(rows[30]), online.decide(rows[30]))
-        assert state_of(restored) == state_of(online)
+        assert restored.state() == online.state()
+
+
+THREE = [0.2, 0.3, 0.5]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 1},
-        {"format": None},
-        {"kind": "tracker"},
-        {"classes": ["a", "b"]},
-        {"rows": -1},
-        {"rows": True},
-        {"rows": 1.5},
         {"positive": 2},
+        {"positive": -1},
         {"positive": "fraud"},
         {"positive": [1]},
         {"positive": True},
+        {"positive": 1.0},
         {"policy": {"name": "magic"}},
+        {"policy": {}},
         {"policy": None},
+        {"policy": "f1"},
         {"policy": {"name": "cost", "matrix": [[0, 1, 1], [1, 0, 1], [1, 1, 0]], "classes": None}},
         {"tracker": {}},
         {"tracker": None},
-        {"tracker": {"tracker": "BayesBank", "settings": {"prior": [0.2, 0.3, 0.5]}, "memory": {}}},
-        {"monitor": {}},
-        {"labels": None},
-        {"tally": []},
+        {"tracker": []},
+        {"tracker": ["BayesBank"]},
+        {"tracker": ["BayesBank", None]},
+        {"tracker": ["BayesBank", {}]},
+        {"tracker": ["BayesBank", {"prior": THREE}]},
+        {"tracker": ["BayesBank", {"prior": [0.5, 0.5], "memories": "long"}]},
+        {"tracker": ["BayesBank", {"prior": [0.5, 0.5]}]},  # of another layout
+        {"tracker": ["FixedPrior", {"prior": [0.5, 0.5]}]},
+        {"tracker": ["SafeTracker", {"prior": [0.5, 0.5], "x": 1}]},
+        {"tracker": ["SafeTracker", {"prior": [0.5, 0.5], "view_reference": {}}]},
+        {"tracker": ["CompiledTracker", {"prior": [0.5, 0.5]}]},
+        {"tracker": [["SafeTracker"], {"prior": [0.5, 0.5]}]},
+        {"monitor": None},  # of another layout
+        {"monitor": {"x": 1}},
+        {"monitor": {"alpha": "small"}},
+        {"monitor": {"alpha": 0.0}},
+        {"monitor": {"model": 1}},
+        {"monitor": [1]},
+        {"monitor": 7},
+        {"horizon": -1},
+        {"horizon": 1.5},
+        {"horizon": True},
+        {"horizon": None},
+        {"horizon": 10**9},
+        {"unlabeled_as": 2},
+        {"unlabeled_as": -1},
+        {"unlabeled_as": "negative"},
+        {"unlabeled_as": True},
+        {"unlabeled_as": 1, "horizon": 0},
     ],
+    ids=str,
 )
-def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
-    state = json.loads(state_of(OnlineClassifier(PAIR))) | change
+def test_a_state_of_damaged_settings_is_refused(change: dict[str, Any]) -> None:
+    online = OnlineClassifier(PAIR)
+    online.decide_many(pair_scores(20, 0.2, seed=1))
+    state = with_settings(PAIR, online.state(), lambda settings: settings.update(change))
     with pytest.raises(InvalidStateError):
         OnlineClassifier.from_state(PAIR, state)
 
 
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"null", b"7", b"\xff\xfe", b"[" * 100_000, b'{"positive": 1}', b"NaN", b"9" * 5_000]
+)
+def test_settings_that_are_none_are_refused(text: bytes) -> None:
+    state = OnlineClassifier(PAIR).state()
+    with pytest.raises(InvalidStateError, match="its settings are"):
+        OnlineClassifier.from_state(PAIR, with_settings_text(PAIR, state, text))
+    for name in settings_in(PAIR, state):
+        with pytest.raises(InvalidStateError, match="its settings are"):
+            OnlineClassifier.from_state(PAIR, with_settings(PAIR, state, lambda given, name=name: given.pop(name)))
+    with pytest.raises(InvalidStateError, match="its settings are"):
+        OnlineClassifier.from_state(PAIR, with_settings(PAIR, state, lambda given: given.update(code="import os")))
+
+
 def test_a_state_of_other_classes_is_refused() -> None:
-    for state in (None, [], "state", {}, OnlineClassifier(TRIANGLE).state()):
+    for state in (None, [], "state", {}, b"", OnlineClassifier(TRIANGLE).state()):
         with pytest.raises(InvalidStateError):
             OnlineClassifier.from_state(PAIR, state)
-    state = OnlineClassifier(PAIR).state() | {"tracker": OnlineClassifier(TRIANGLE).tracker.state()}
-    with pytest.raises(InvalidStateError, match="3 classes"):
-        OnlineClassifier.from_state(PAIR, state)
 
 
 def test_a_second_writer_is_refused_and_readers_are_not() -> None:
@@ -404,10 +473,10 @@ def test_a_row_the_model_cannot_take_is_refused_and_changes_nothing(
 ) -> None:
     online = OnlineClassifier(named)
     online.decide([0.5, 0.5])
-    before = state_of(online)
+    before = online.state()
     with pytest.raises(ValueError, match=message):
         online.decide(row)
-    assert state_of(online) == before
+    assert online.state() == before
     online.decide([0.5, 0.5])
 
 
@@ -424,12 +493,12 @@ def test_a_model_without_names_takes_no_mapping(unnamed: RatioModel) -> None:
 
 def test_one_bad_row_among_many_refuses_them_all(named: RatioModel) -> None:
     online = OnlineClassifier(named)
-    before = state_of(online)
+    before = online.state()
     rows = frame(10, 1)[0]
     rows.iloc[7, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         online.decide_many(rows)
-    assert state_of(online) == before
+    assert online.state() == before
 
 
 def test_nan_passes_where_the_model_takes_it() -> None:
@@ -449,12 +518,12 @@ def test_a_table_with_strings_is_encoded_alike_in_one_row_and_in_many() -> None:
     online = OnlineClassifier(model)
     for number, row in enumerate(rows.head(20).to_dict("records")):
         assert_same_decision(online.decide(row), many[number])
-    before = state_of(online)
+    before = online.state()
     with pytest.raises(InvalidInputError, match="columns are missing: ward"):
         online.decide({"age": 1.0, "dose": 1.0})
     with pytest.raises(InvalidInputError, match="'dose' holds numbers"):
         online.decide({"age": 1.0, "dose": "much", "ward": "north"})
-    assert state_of(online) == before
+    assert online.state() == before
     online.decide({"age": 1.0, "dose": 1.0, "ward": "never seen", "id": "ignored"})
 
 
@@ -516,11 +585,11 @@ def test_the_interval_is_wider_than_the_banks_own() -> None:
 def test_whatever_arrives_the_prior_stays_in_the_simplex_or_nothing_changes(scores: list[float]) -> None:
     online = OnlineClassifier(PAIR, policy=FBetaPolicy())
     for score in scores:
-        before = state_of(online)
+        before = online.state()
         try:
             decision = online.decide(score)
         except InvalidInputError:
-            assert state_of(online) == before
+            assert online.state() == before
             assert not (np.isfinite(score) and abs(score) < 1e300)
         else:
             assert decision.label in ("fine", "fraud")

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import obil
 from obil.errors import InvalidInputError
-from obil.online.state.packed_state import unpack_state
+from obil.online.state.resume import settings_in
 from obil.spark import keyed_stream, score, stream
 from obil.spark.columns import as_binary
 from obil.spark.key_processor import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout, decided_rows
@@ -90,8 +90,8 @@ class _CaughtError(Exception):
 
 
 def test_a_key_starts_with_the_settings_of_the_query(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def catch(shipped: Any, replaced: Any, fresh: tuple[bytes, bytes], *_: Any) -> None:
-        raise _CaughtError(unpack_state(fresh[0]), unpack_state(fresh[1]), replaced)
+    def catch(shipped: Any, replaced: Any, fresh: bytes, *_: Any) -> None:
+        raise _CaughtError(shipped.load(), fresh, replaced)
 
     monkeypatch.setattr(keyed_stream, "KeyProcessor", catch)
     df = spark.createDataFrame([("a", 1, 0.5)], "k string, at long, score double")
@@ -100,10 +100,12 @@ def test_a_key_starts_with_the_settings_of_the_query(spark: Any, monkeypatch: py
             df, pair_model(), key="k", time="at", features=["score"], positive="fine", monitor=False, horizon=7,
             unlabeled_as="fraud", prior={"fine": 0.7, "fraud": 0.3}, tracker=BayesBank(), replaces=pair_model(seed=5),
         )  # fmt: skip
-    state, labels, replaced = caught.value.args
-    assert (state["positive"], state["monitor"], labels["horizon"], labels["unlabeled_as"]) == (0, None, 7, 1)
-    assert state["tracker"]["tracker"] == "BayesBank"
-    np.testing.assert_allclose(state["tracker"]["memory"]["prior"], [0.7, 0.3])
+    model, fresh, replaced = caught.value.args
+    given = settings_in(model, fresh)
+    assert [given[name] for name in ("positive", "monitor", "horizon", "unlabeled_as")] == [0, None, 7, 1]
+    assert given["tracker"][0] == "BayesBank"
+    assert given["tracker"][1]["prior"] == [0.7, 0.3]
+    assert obil.OnlineClassifier.from_state(model, fresh).prior.tolist() == [0.7, 0.3]
     assert len(replaced) == 1
     with pytest.raises(InvalidInputError, match="a replaced model has the classes"):
         stream(df, pair_model(), key="k", time="at", features=["score"], replaces=[pair_model(names=(0, 1))])

@@ -12,7 +12,7 @@ import obil
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.spark import stream
-from obil.spark.key_processor import KeyRestorer, packed
+from obil.spark.key_processor import KeyRestorer
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, pair_stream
@@ -185,10 +185,27 @@ def test_an_idle_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
 
 def test_a_key_of_an_unknown_model_is_refused_with_the_remedy() -> None:
     old, new = ShippedModel.of(pair_model()), ShippedModel.of(pair_model(seed=5))
-    fresh = packed(obil.OnlineClassifier(new.load()))
-    kept = packed(obil.OnlineClassifier(old.load()))
+    fresh = obil.OnlineClassifier(new.load()).state()
+    kept = obil.OnlineClassifier(old.load()).state()
     with pytest.raises(obil.errors.InvalidStateError, match=r"replaces=\[\.\.\.\]"):
-        KeyRestorer(new, (), fresh).restored(old.fingerprint[:16], *kept)
+        KeyRestorer(new, (), fresh).restored(old.fingerprint[:16], kept)
+
+
+def test_a_key_goes_on_with_the_policy_of_the_query_and_where_it_was_replaced_with_its_model() -> None:
+    old, new = ShippedModel.of(pair_model()), ShippedModel.of(pair_model(seed=5))
+    kept, policy = obil.OnlineClassifier(old.load(), prior=0.3), obil.policies.FBetaPolicy()
+    kept.decide_many(pair_scores(300, 0.1, 3))
+    for shipped, replaced in ((old, ()), (new, (old,))):
+        fresh = obil.OnlineClassifier(shipped.load(), policy=policy).state()
+        restorer = KeyRestorer(shipped, replaced, fresh)
+        assert restorer.fresh().state() == fresh
+        online = restorer.restored(old.fingerprint[:16], kept.state())
+        assert (online.n_rows, online.policy.to_json()) == (300, policy.to_json())
+        assert online.model.holdout_.log_ratios.tobytes() == shipped.load().holdout_.log_ratios.tobytes()
+        again = restorer.restored(restorer.name, online.state())
+        assert again.state() == online.state()
+        scores = pair_scores(50, 0.1, 4)
+        assert again.decide_many(scores).labels.tolist() == online.decide_many(scores).labels.tolist()
 
 
 def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -> None:

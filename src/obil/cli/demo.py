@@ -19,7 +19,7 @@ MISS_COST = 5.0  # of a missed positive, in false alarms
 TRY_NEXT = (
     "obil fit your.csv --target y --out model/",
     "obil report model/ other.csv --target y --cost-fn 5",
-    "obil stream model/ new.csv --out decisions.csv --state state.json",
+    "obil stream model/ new.csv --out decisions.csv --state today.state",
 )
 
 

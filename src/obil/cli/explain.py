@@ -1,7 +1,7 @@
 """Report what changed in a stream, since when, and what to do."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from obil.cli.tables import load_model, require_file_to_write
 @one_line_errors()
 def explain(
     state: Annotated[
-        Path, typer.Argument(help="State of a stream: written by `obil stream`, or `online.state()` as JSON.")
+        Path, typer.Argument(help="State of a stream: written by `obil stream`, or the bytes of `online.state()`.")
     ],
     model: Annotated[Path, typer.Option("--model", help="Model folder that the stream was decided with.")],
     out: Annotated[Path | None, typer.Option("--out", help="Plot to write as well: change.png, .svg or .pdf.")] = None,
@@ -26,13 +26,13 @@ def explain(
     stream.
     """
     # imported here so that `obil --help` pays for none of it
+    from obil.online.online_classifier import OnlineClassifier
     from obil.online.reports.explain import explain as report_on
     from obil.online.reports.stream_facts import facts_of
 
     if out is not None:
         require_file_to_write(out, unlike=state)
-    saved = _online_state(state, model)
-    online = _restored(load_model(model, trust), saved, state)
+    online = OnlineClassifier.from_state(load_model(model, trust), _online_state(state, model))
     facts = facts_of(online, level=level)
     report = report_on(facts, online.history)
     if out is not None:
@@ -47,39 +47,19 @@ def explain(
         typer.echo(f"Plot: {out}")
 
 
-def _online_state(path: Path, model: Path) -> dict[str, Any]:
+def _online_state(path: Path, model: Path) -> bytes:
     """Return the state of the online classifier in a file, whichever of the two kinds it is."""
-    import json
-
     from obil.cli.decision_log import digest
     from obil.errors import InvalidStateError
-    from obil.online.state.checkpoint import KIND, LARGEST_FILE, read_checkpoint
+    from obil.online.state import checkpoint, stream_state
     from obil.serving.files import MANIFEST
 
-    if path.stat().st_size > LARGEST_FILE:
+    if path.stat().st_size > checkpoint.LARGEST_FILE:
         raise InvalidStateError(f"{path} is larger than any state of a stream")
-    try:
-        record = json.loads(path.read_bytes().decode())
-    except (ValueError, RecursionError):
-        raise InvalidStateError(f"{path} is damaged: it is no JSON") from None
-    if isinstance(record, dict) and record.get("kind") == KIND:
-        checkpoint = read_checkpoint(path)
-        manifest = model / MANIFEST
-        if manifest.is_file() and checkpoint.model != digest(manifest.read_bytes()):
-            raise InvalidStateError(f"{path} belongs to another model than {model}")
-        return checkpoint.online
-    if not isinstance(record, dict) or record.get("kind") != "online_classifier":
-        raise InvalidStateError(f"{path} is not the state of an obil stream")
-    return record
-
-
-def _restored(fitted: Any, saved: dict[str, Any], path: Path) -> Any:
-    from obil.errors import InvalidStateError, ObilError
-    from obil.online.online_classifier import OnlineClassifier
-
-    try:
-        return OnlineClassifier.from_state(fitted, saved)
-    except ObilError:
-        raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise InvalidStateError(f"{path} is damaged: {error}") from None
+    data = path.read_bytes()
+    if data.startswith(stream_state.MAGIC):
+        return data
+    saved, manifest = checkpoint.read_checkpoint(path), model / MANIFEST
+    if manifest.is_file() and saved.model != digest(manifest.read_bytes()):
+        raise InvalidStateError(f"{path} belongs to another model than {model}")
+    return saved.online

@@ -23,7 +23,7 @@ def stream(
     out: Annotated[Path, typer.Option("--out", help="File that decisions are appended to; - is standard output.")],
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="Checkpoint file, to resume from; OUT.state.json if not given."),
+        typer.Option("--state", help="Checkpoint file, to resume from; OUT.state if not given."),
     ] = None,
     prior: Annotated[
         str | None,
@@ -73,7 +73,7 @@ def stream(
     from obil.serving.files import MANIFEST
 
     to_file = str(out) != "-"
-    state = Path(f"{out}.state.json") if state is None and to_file else state
+    state = Path(f"{out}.state") if state is None and to_file else state
     _require_paths(data, out if to_file else None, state)
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
     fitted = tables.load_model(model, trust)

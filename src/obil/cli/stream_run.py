@@ -17,7 +17,8 @@ from obil.datasets.table_stream import Columns, ColumnType, iter_table
 from obil.errors import EstimationError, InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.state.checkpoint import Checkpoint, read_checkpoint, resumed, write_checkpoint
+from obil.online.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from obil.online.state.resume import resumed
 from obil.serving.ratio_model import Scores
 
 READ_ROWS = 8_192  # at a time, where so many have arrived
@@ -48,15 +49,11 @@ class StreamRun:
         """Resume from a state; refuse one that was made with something else."""
         if saved.model != self.fingerprint:
             raise InvalidStateError(f"{self.state_path} belongs to another model: take that one, or another --state")
-        policy = self.online.policy
-        if saved.online.get("policy") != policy.to_json() and not change_policy:
-            raise InvalidStateError(
-                f"{self.state_path} was made with other costs or another policy: give the same, or --change-policy"
-            )
         if len(saved.decided) != len(self.decided):
             raise InvalidStateError(f"{self.state_path} is damaged: its field 'decided' is wrong")
-        name = str(self.state_path)
-        self.online = resumed(self.online.model, self.online, saved.online, name=name)
+        self.online = resumed(self.online, saved.online, name=str(self.state_path), change_policy=change_policy)
+        if self.online.n_rows != saved.n_rows:
+            raise InvalidStateError(f"{self.state_path} is damaged: its field 'n_rows' is wrong")
         self.decided, self.last_row = list(saved.decided), saved.last_row
         self.n_before = self.saved_rows = saved.n_rows
 
@@ -184,12 +181,13 @@ class StreamRun:
         return Checkpoint(
             model=self.fingerprint,
             header=self.log.header,
-            online=self.online.state(),
+            n_rows=self.online.n_rows,
             decided=list(self.decided),
             last_row=self.last_row,
             out_bytes=self.log.n_bytes,
             last_line_bytes=len(self.log.last_line),
             last_line=digest(self.log.last_line),
+            online=self.online.state(),
         )
 
     def _require_last_row(self, rows: Columns, table: Path) -> None:

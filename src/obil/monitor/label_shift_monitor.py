@@ -1,5 +1,6 @@
 """Monitor whether any sequence of priors can explain a stream of log ratios."""
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any, Self
@@ -9,8 +10,9 @@ import numpy.typing as npt
 
 from obil.arrays import BoolArray, FloatArray, IntArray, as_log_ratio_row, as_log_ratios, restore_arrays
 from obil.errors import InvalidStateError
+from obil.flat_record import copy_into
 from obil.monitor.difference import Difference, difference_from
-from obil.monitor.monitor_memory import check_memory, update_wealths
+from obil.monitor.monitor_memory import MonitorConstants, MonitorMemory, check_memory, update_wealths
 from obil.monitor.reference import MonitorReference, allowances_of, fingerprint_of, monitor_reference, place_bets
 from obil.monitor.score_bins import place_rows
 from obil.serving.holdout import Holdout
@@ -124,6 +126,37 @@ class LabelShiftMonitor:
         self._memory = reference.fresh_memory()
         self._pay(self._number[:0], self._was_trusted[:0])  # compiles now, and not when the first row comes
 
+    def with_memory(self, memory: MonitorMemory) -> Self:
+        """Return a monitor on the same reference whose memory is this one: another stream costs little."""
+        monitor = copy.copy(self)
+        monitor._memory = memory
+        monitor._row, monitor._number = np.zeros_like(self._row), np.zeros_like(self._number)
+        monitor._was_trusted = np.empty_like(self._was_trusted)
+        monitor._alternatives, monitor._bets = np.empty_like(self._alternatives), np.empty_like(self._bets)
+        return monitor
+
+    @property
+    def constants(self) -> MonitorConstants:
+        """What the kernels take beside the memory: the same for all streams with these settings."""
+        known, hull = self._reference, self._hull
+        return MonitorConstants(
+            known.kept, known.warped, known.start_prior, hull.histograms, hull.radii, known.start_wealths,
+            self._log_alarm, self._block, self._every,
+        )  # fmt: skip
+
+    def bins_of(self, log_ratios: FloatArray) -> IntArray:
+        """Return the bin of each row, (n,)."""
+        return self._bins.numbers(log_ratios)
+
+    @property
+    def memory(self) -> MonitorMemory:
+        """The arrays that the monitor learns in."""
+        return self._memory
+
+    def require_possible(self) -> None:
+        """Refuse a restored memory that no monitoring run could have left."""
+        check_memory(self._memory, self._hull, every=self._every, block=self._block, log_alarm=self._log_alarm)
+
     @property
     def n_classes(self) -> int:
         """The number of classes, K."""
@@ -197,9 +230,9 @@ class LabelShiftMonitor:
 
     def restart(self) -> None:
         """Start a new monitoring run without evidence: rows and alarms are still counted."""
-        seen = self._memory.seen
-        self._memory = self._reference.fresh_memory()
-        self._memory.seen[0], self._memory.seen[3] = seen[0], seen[3]
+        n_rows, n_alarms = self.n_rows, self.n_alarms
+        copy_into(self._reference.start, self._memory)
+        self._memory.seen[0], self._memory.seen[3] = n_rows, n_alarms
 
     def renewed(self, model: RatioModel, *, replaced: RatioModel) -> Self:
         """Return a new monitor with these settings for the streams of another model than the one it replaces."""
@@ -243,9 +276,7 @@ class LabelShiftMonitor:
         except (TypeError, ValueError) as error:
             raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
         restore_arrays(monitor._memory._asdict(), saved)
-        check_memory(
-            monitor._memory, monitor._hull, every=monitor._every, block=monitor._block, log_alarm=monitor._log_alarm
-        )
+        monitor.require_possible()
         return monitor
 
     def _update(self, numbers: IntArray, trusted: BoolArray) -> None:

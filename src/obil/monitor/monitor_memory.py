@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import BoolArray, FloatArray, IntArray, require_distributions
-from obil.compiled import compiled
+from obil.arrays import SUM_TOLERANCE, BoolArray, FloatArray, IntArray
+from obil.compiled import compiled, inlined
 from obil.errors import InvalidStateError
 from obil.monitor.null_hull import NullHull
 
@@ -31,37 +31,110 @@ class MonitorMemory(NamedTuple):
     seen: IntArray  # (4,) rows, rows of this run, row of the alarm or 0, alarms
 
 
+class MonitorConstants(NamedTuple):
+    """What the kernels take beside the memory."""
+
+    kept: FloatArray  # (M,)
+    warped: FloatArray  # (1 + J, K, B)
+    start_prior: FloatArray  # (K,)
+    histograms: FloatArray  # (K, B)
+    radii: FloatArray  # (K,)
+    start_wealths: FloatArray  # (1 + 2N,)
+    log_alarm: float
+    block: int
+    every: int
+
+
+FAULTS = (
+    "",
+    "a monitor cannot have seen so many rows and alarms",
+    "the alarm of a monitor must lie in its monitoring run",
+    "the evidence of a monitor, its peak and its alarm contradict each other",
+    "the fresh rows of a monitor must be those since bets were last placed",
+    "a monitor cannot remember more rows than it has seen",
+    "the priors, the mixing, the parts and the wealths of a monitor must be non-negative and sum to 1",
+    "the priors, the closest points and the cash of a monitor are never 0",
+    "cash pays 1",
+    "the bets of a monitor cannot have paid so much since the block began",
+    "the bets of a monitor must be fair under every prior",
+)
+
+
 def check_memory(memory: MonitorMemory, hull: NullHull, *, every: int, block: int, log_alarm: float) -> None:
     """Refuse restored values that no monitoring run could have written, in particular bets that are not fair."""
-    rows, monitored, alarm, n_alarms = memory.seen.tolist()
-    if not 0 <= monitored <= rows <= LARGEST_TOTAL or not 0 <= n_alarms <= rows:
-        raise InvalidStateError(f"a monitor cannot have seen {memory.seen.tolist()}")
-    if alarm and not (rows - monitored < alarm <= rows and n_alarms > 0):
-        raise InvalidStateError(f"an alarm at row {alarm} is not in a monitoring run of {monitored} of {rows} rows")
-    log_evidence, peak = memory.evidence.tolist()
-    if peak < max(log_evidence, 0.0) or (peak >= log_alarm) != (alarm > 0):
-        raise InvalidStateError(f"evidence {log_evidence}, peak {peak} and alarm row {alarm} contradict each other")
-    if (memory.fresh < 0.0).any() or memory.fresh.sum() != monitored % every:
-        raise InvalidStateError("the fresh rows of a monitor must be those since bets were last placed")
-    if (memory.counts < 0.0).any() or (memory.counts.sum(axis=1) > monitored * (1.0 + 1e-9)).any():
-        raise InvalidStateError("a monitor cannot remember more rows than it has seen")
-    for name in ("priors", "mixing", "parts", "wealths"):
-        require_distributions(f"the {name} of a monitor", getattr(memory, name))
-    closest = np.einsum("nk,nkb->nb", memory.mixing, memory.parts)
-    least = {1e-100: (memory.priors, closest), 1e-12: (memory.mixing, memory.wealths[:1])}
-    for smallest, arrays in least.items():  # a kernel keeps them above; below, it would divide by nothing
-        if any((values < smallest).any() for values in arrays):
-            raise InvalidStateError("the priors, the closest points and the cash of a monitor are never 0")
-    if (memory.pays < 0.0).any() or max(hull.largest_mean(pay) for pay in memory.pays) > 1.0 + 1e-9:
-        raise InvalidStateError("the bets of a monitor must be fair under every prior")
-    if (memory.pays[0] != 1.0).any():
-        raise InvalidStateError("cash pays 1")
+    fault = _fault(*memory, every, block, log_alarm) or (0 if hull.is_fair(memory.pays) else len(FAULTS) - 1)
+    if fault:
+        raise InvalidStateError(FAULTS[fault])
+
+
+@compiled
+def _fault(  # noqa: PLR0911  # one for each rule
+    fresh: FloatArray,
+    counts: FloatArray,
+    priors: FloatArray,
+    mixing: FloatArray,
+    parts: FloatArray,
+    pays: FloatArray,
+    wealths: FloatArray,
+    paid: FloatArray,
+    evidence: FloatArray,
+    seen: IntArray,
+    every: int,
+    block: int,
+    log_alarm: float,
+) -> int:
+    """Return which of FAULTS, the last apart, a restored memory has."""
+    rows, monitored, alarm, n_alarms = seen[0], seen[1], seen[2], seen[3]
+    if not (0 <= monitored <= rows <= LARGEST_TOTAL and 0 <= n_alarms <= rows):
+        return 1
+    if alarm != 0 and not (rows - monitored < alarm <= rows and n_alarms > 0):
+        return 2
+    if evidence[1] < max(evidence[0], 0.0) or (evidence[1] >= log_alarm) != (alarm > 0):
+        return 3
+    if (fresh < 0.0).any() or fresh.sum() != monitored % every:
+        return 4
+    for m in range(counts.shape[0]):
+        if (counts[m] < 0.0).any() or not counts[m].sum() <= monitored * (1.0 + 1e-9):
+            return 5
+    n_alternatives, n_classes = mixing.shape
+    if not _sums_to_one(wealths):
+        return 6
+    for j in range(priors.shape[0]):
+        if not _sums_to_one(priors[j]):
+            return 6
+        if (priors[j] < 1e-100).any():
+            return 7
+    for j in range(n_alternatives):
+        if not _sums_to_one(mixing[j]):
+            return 6
+        for k in range(n_classes):
+            if not _sums_to_one(parts[j, k]):
+                return 6
+        for b in range(fresh.size):
+            closest = 0.0
+            for k in range(n_classes):
+                closest += mixing[j, k] * parts[j, k, b]
+            if closest < 1e-100:
+                return 7
+    if (mixing < 1e-12).any() or wealths[0] < 1e-12:  # a kernel keeps them above; below, it would divide by nothing
+        return 7
+    if (pays[0] != 1.0).any():
+        return 8
     n_open = monitored % block  # rows of the block that is not full yet; cash pays 1 for each
-    least, most = n_open * memory.pays.min(axis=1) * (1.0 - 1e-9), n_open * memory.pays.max(axis=1) * (1.0 + 1e-9)
-    if memory.paid[0] != n_open or (memory.paid < least).any() or (memory.paid > most).any():
-        raise InvalidStateError(
-            f"the bets of a monitor cannot have paid {memory.paid.tolist()!r:.80} since the block began"
-        )
+    for j in range(paid.size):
+        if not n_open * pays[j].min() * (1.0 - 1e-9) <= paid[j] <= n_open * pays[j].max() * (1.0 + 1e-9):
+            return 9
+    return 0 if paid[0] == n_open else 9
+
+
+@inlined
+def _sums_to_one(values: FloatArray) -> bool:
+    total = 0.0
+    for value in values:
+        if not value >= 0.0:
+            return False
+        total += value
+    return abs(total - 1.0) <= SUM_TOLERANCE
 
 
 def start_wealths(n_alternatives: int) -> FloatArray:
@@ -69,9 +142,15 @@ def start_wealths(n_alternatives: int) -> FloatArray:
     return np.concatenate([[CASH], np.full(2 * n_alternatives, (1.0 - CASH) / (2 * n_alternatives))])
 
 
-def payoffs(bets: FloatArray) -> FloatArray:
-    """Return what cash, full stakes and half stakes pay, (1 + 2N, B), where the bets pay `bets` (N, B)."""
-    return np.concatenate([np.ones((1, bets.shape[1])), bets, 0.5 + 0.5 * bets])
+@compiled
+def place_stakes(bets: FloatArray, pays: FloatArray) -> None:
+    """Write what cash, full stakes and half stakes pay, (1 + 2N, B), where the bets pay `bets` (N, B)."""
+    n_bets = bets.shape[0]
+    pays[0] = 1.0
+    for j in range(n_bets):
+        for b in range(bets.shape[1]):
+            pays[1 + j, b] = bets[j, b]
+            pays[1 + n_bets + j, b] = 0.5 + 0.5 * bets[j, b]
 
 
 @compiled

@@ -64,6 +64,10 @@ class NullHull:
         """Return the largest mean that a non-negative payoff (B,) has over the hull."""
         return float(largest_mean(self.histograms, self.radii, np.asarray(payoff, dtype=np.float64)))
 
+    def is_fair(self, pays: FloatArray) -> bool:
+        """Return whether no bet, (M, B), pays below 0, or more than 1 on average under any prior."""
+        return bool(_is_fair(self.histograms, self.radii, pays))
+
     def start(self, n_alternatives: int) -> tuple[FloatArray, FloatArray]:
         """Return where the projections of alternatives start: mixing (N, K), and the parts they mix (N, K, B)."""
         n_classes, n_bins = self.histograms.shape
@@ -80,6 +84,15 @@ class NullHull:
         for _ in range(SETTLED):
             bet_against(self.histograms, self.radii, smooth[None], mixing, parts, bets)
         return np.asarray(mixing[0] @ parts[0])
+
+
+@compiled
+def _is_fair(histograms: FloatArray, radii: FloatArray, pays: FloatArray) -> bool:
+    """Return whether none of these bets (M, B) pays below 0, or more than 1 on average under any prior."""
+    for j in range(pays.shape[0]):
+        if not (pays[j] >= 0.0).all() or not largest_mean(histograms, radii, pays[j]) <= 1.0 + 1e-9:
+            return False
+    return True
 
 
 @compiled

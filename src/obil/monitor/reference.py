@@ -10,7 +10,7 @@ import numpy as np
 
 from obil.arrays import FloatArray, as_integer, require_in
 from obil.monitor.bets import MEMORIES, propose, warped_histograms
-from obil.monitor.monitor_memory import MonitorMemory, payoffs, start_wealths
+from obil.monitor.monitor_memory import MonitorMemory, place_stakes, start_wealths
 from obil.monitor.null_hull import SETTLED, STEPS, NullHull, bet_against
 from obil.monitor.score_bins import ScoreBins
 from obil.serving.holdout import Holdout
@@ -94,7 +94,7 @@ def place_bets(reference: MonitorReference, memory: MonitorMemory, alternatives:
     kept, warped, start, hull = reference.kept, reference.warped, reference.start_prior, reference.hull
     propose(memory.fresh, memory.counts, kept, warped, start, memory.priors, alternatives)
     bet_against(hull.histograms, hull.radii, alternatives, memory.mixing, memory.parts, bets)
-    memory.pays[:] = payoffs(bets)
+    place_stakes(bets, memory.pays)
 
 
 def fingerprint_of(holdout: Holdout) -> str:

@@ -11,6 +11,7 @@ from obil.bayes.one_vs_rest import one_vs_rest
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.policies import CostPolicy, Policy
+from obil.policies.notation import TEXT_CHOICES, policy_from_text
 from obil.serving.ratio_model import RatioModel
 
 
@@ -26,11 +27,11 @@ class Ruling(NamedTuple):
 class DecisionRule:
     """A policy bound to a model: pure, and replaced when either changes."""
 
-    def __init__(self, model: RatioModel, policy: Policy | None, positive: int | None) -> None:
+    def __init__(self, model: RatioModel, policy: Policy | str | None, positive: int | None) -> None:
         self.positive = positive  # the number of the class that is alerted on; None where a cost matrix decides
         self.n_classes = model.n_classes
         self.labels: list[Any] = model.classes_.tolist()  # plain Python values
-        policy = CostPolicy() if policy is None else policy
+        policy = _as_policy(policy)
         if isinstance(policy, CostPolicy):
             policy = CostPolicy(_ordered(policy.costs, model, positive))
         by_matrix = model.n_classes > 2 and positive is None
@@ -78,6 +79,16 @@ class DecisionRule:
         threshold = self.bound.log_threshold(prior.item(positive))
         own = ratios.item(1) if positive == 1 else -ratios.item(1)
         return (positive if own > threshold else 1 - positive), threshold, threshold < np.inf
+
+
+def _as_policy(policy: Policy | str | None) -> Policy:
+    if isinstance(policy, str):
+        return policy_from_text(policy)
+    if policy is None:
+        return CostPolicy()
+    if not isinstance(policy, Policy):
+        raise InvalidInputError(f"policy must be one of obil.policies or its name ({TEXT_CHOICES}), got {policy!r:.40}")
+    return policy
 
 
 def class_number(positive: Any, model: RatioModel) -> int | None:

@@ -1,17 +1,14 @@
-"""Save a model, or a running stream with its model, as a folder, and load either: JSON and safetensors, no pickle."""
+"""Save a model, or a running stream with its model, as a folder, and load either: no pickle."""
 
-import json
 import os
 from collections.abc import Collection
 from typing import Any
 
-from obil.errors import InvalidStateError
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.state.packed_state import refuse_constant
 from obil.serving import files
 from obil.serving.ratio_model import RatioModel
 
-STREAM = "stream.json"  # OnlineClassifier.state(), in the folder of its model
+STREAM = "stream.state"  # OnlineClassifier.state(), in the folder of its model
 
 
 def save(obj: Any, folder: str | os.PathLike[str]) -> None:
@@ -24,8 +21,7 @@ def save(obj: Any, folder: str | os.PathLike[str]) -> None:
     if not isinstance(obj, OnlineClassifier):
         files.save(obj, folder)
         return
-    state = json.dumps(obj.state(), allow_nan=False)
-    files.save(obj.model, folder, beside={STREAM: state.encode()})
+    files.save(obj.model, folder, beside={STREAM: obj.state()})
 
 
 def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> RatioModel | OnlineClassifier:
@@ -41,10 +37,4 @@ def load(folder: str | os.PathLike[str], *, trusted: Collection[str] = ()) -> Ra
     """
     model = files.load(folder, trusted=trusted)
     saved = files.saved_beside(folder, STREAM)
-    if saved is None:
-        return model
-    try:
-        state = json.loads(saved, parse_constant=refuse_constant)
-    except (ValueError, RecursionError):
-        raise InvalidStateError(f"{STREAM} in {os.fspath(folder)} is damaged: it is not JSON") from None
-    return OnlineClassifier.from_state(model, state)
+    return model if saved is None else OnlineClassifier.from_state(model, saved)

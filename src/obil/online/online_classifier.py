@@ -2,8 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +14,27 @@ from obil.arrays import BoolArray, FloatArray, PriorLike, as_evidence, as_log_ra
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.flat_record import Layout, Record, copy_into, in_record, views_of
 from obil.monitor import LabelShiftMonitor
 from obil.online.decision import Decision, Decisions
 from obil.online.decision_ids import as_id, as_ids
 from obil.online.decision_rule import DecisionRule, Ruling, class_number, unlabeled_class
 from obil.online.labels.label_ledger import LabelLedger, LabelledRow
 from obil.online.labels.one_class_labels import OneClass, OneClassLabels
+from obil.online.labels.pending_block import LabelCounts
 from obil.online.one_row import one_row
 from obil.online.state.history import StreamHistory, update_monitor
 from obil.online.state.monitoring_runs import MonitoringRun, with_ended
 from obil.online.state.outcome_tally import OutcomeTally
-from obil.online.state.saved_ledger import LabelCounts
-from obil.online.state.saved_stream import KIND, STATE_FORMAT, read_stream, refused_as_damaged
+from obil.online.state.stream_memory import Counters, StreamMemory
 from obil.online.state.stream_record import StreamRecord
+from obil.online.state.stream_state import read_settings, read_state, settings_of, tracker_of, write_state
 from obil.online.writer_lock import WriterLock
 from obil.policies import CostPolicy, Policy
+from obil.policies.notation import policy_from_json
 from obil.serving.folds import fold_of_row
 from obil.serving.ratio_model import RatioModel, Scores, as_ratio_model, labels_to_numbers
-from obil.trackers import FixedPrior, LearnsFromLabels, PriorTracker, SafeTracker
+from obil.trackers import LearnsFromLabels, PriorTracker, SafeTracker
 from obil.trackers.calibration_spread import with_calibration_spread
 from obil.trackers.tracker import CompiledTracker
 
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from obil.online.reports.performance_report import PerformanceReport
 
 HORIZON = 10_000  # rows that a label may come late
+MOST_TEMPLATES = 100  # kept of a model: one for each kind of stream
 
 
 class OnlineClassifier:
@@ -54,7 +60,8 @@ class OnlineClassifier:
     costs
         What wrong decisions cost; equal costs if neither this nor a policy is given.
     policy
-        Another rule for the threshold: `FBetaPolicy`, `PrecisionFloor`, ... in `obil.policies`.
+        Another rule for the threshold: `FBetaPolicy`, `PrecisionFloor`, ... in `obil.policies`, or its name as on the
+        command line: "f1", "precision:0.8", "budget:0.01".
     tracker
         What estimates the current prior; a `SafeTracker` if None. It is started at `prior`.
     prior
@@ -84,6 +91,11 @@ class OnlineClassifier:
     """
 
     _update: Callable[[FloatArray, FloatArray], FloatArray]
+    _tracker: PriorTracker
+    _memory: StreamMemory  # of all parts, in one record
+    _flat: Record  # that record, ()
+    _layout: Layout
+    _settings: bytes | None  # what the stream was made with, once it was asked for
     _followed: SafeTracker  # the tracker, where it wants inputs of a row with its label
 
     def __init__(
@@ -91,7 +103,7 @@ class OnlineClassifier:
         model: Any,
         *,
         costs: Costs | None = None,
-        policy: Policy | None = None,
+        policy: Policy | str | None = None,
         tracker: PriorTracker | None = None,
         prior: PriorLike | Mapping[Any, float] | None = None,
         positive: Any = None,
@@ -118,6 +130,7 @@ class OnlineClassifier:
         self._record = StreamRecord(OutcomeTally(), StreamHistory(self._model.n_classes), positive=self._positive)
         self._rows = 0
         self._writer = WriterLock()
+        self._lay_out()
 
     def __repr__(self) -> str:
         from obil.online.reports.change_text import prior_text  # noqa: PLC0415  # deciding rows needs no reports
@@ -162,6 +175,7 @@ class OnlineClassifier:
             self._one_class.forget_scores()
             self._follow(tracker)
             self._ledger.renew_inputs(self._n_inputs)  # labels of earlier rows count, but their scores do not
+            self._lay_out()
 
     @property
     def tracker(self) -> PriorTracker:
@@ -248,8 +262,9 @@ class OnlineClassifier:
         return self._rule.policy
 
     @policy.setter
-    def policy(self, policy: Policy) -> None:
+    def policy(self, policy: Policy | str) -> None:
         self._rule = DecisionRule(self._model, policy, self._positive)
+        self._settings = None
 
     @property
     def costs(self) -> Costs | None:
@@ -388,7 +403,7 @@ class OnlineClassifier:
                 "one_class_labels": self.one_class_labels is not None,
                 "positive": self._positive,
             }
-            model, tally = self._model, OutcomeTally.from_state(self._record.tally.state())
+            model, tally = self._model, self._record.tally.copy()
         return performance_report(tally, model, level=level, **known)
 
     def explain(self, *, level: float = 0.9) -> "ChangeReport":
@@ -399,46 +414,135 @@ class OnlineClassifier:
         with self._writer.waiting():
             return explain(facts_of(self, level=level), self._record.history)
 
-    def state(self) -> dict[str, Any]:
-        """Return a checkpoint as plain JSON values: restored, the stream continues bit for bit."""
+    def state(self) -> bytes:
+        """Return a checkpoint: restored, the stream continues bit for bit."""
         with self._writer.waiting():  # waits for a row that is being decided
-            return {
-                "format": STATE_FORMAT,
-                "kind": KIND,
-                "classes": self._rule.labels,
-                "positive": self._positive,
-                "policy": self._rule.policy.to_json(),
-                "rows": self._rows,
-                "tracker": self._tracker.state(),
-                "monitor": None if self._monitor is None else self._monitor.state(),
-                "labels": self._ledger.state(),
-                "tally": self._record.tally.state(),
-                "history": self._record.history.state(),
-                "labels_since_alarm": list(self._since_alarm),
-                "model_since": self._model_since,
-                "monitoring_runs": [list(run) for run in self._monitoring_runs],
-                "one_class_labels": self._one_class.state(),
-            }
+            record, ledger = self.parts()
+            return write_state(self._model, self._described(), self._layout, record, ledger.state())
 
     @classmethod
-    def from_state(cls, model: Any, state: Any) -> Self:
-        """Return a classifier that continues exactly where the one that made `state` stopped."""
+    def from_state(cls, model: Any, state: bytes, *, policy: Policy | None = None, horizon: int | None = None) -> Self:
+        """Return a classifier that continues exactly where the one that made `state` stopped.
+
+        A policy and a horizon, where they are given, replace those of the state.
+        """
         fitted = as_ratio_model(model)
-        saved = read_stream(fitted, state)
-        label = None if saved.positive is None else fitted.classes_.tolist()[saved.positive]
-        monitor = False if saved.monitor is None else saved.monitor
-        with refused_as_damaged():
-            online = cls(fitted, policy=saved.policy, positive=label, tracker=FixedPrior(), monitor=monitor)
-        online._follow(saved.tracker)
-        if saved.ledger.n_inputs != online._n_inputs:
-            raise InvalidStateError(
-                f"this state is damaged: its labels keep {saved.ledger.n_inputs} inputs of a row, its tracker takes "
-                f"{online._n_inputs}"
-            )
-        online._ledger, online._rows, online._record = saved.ledger, saved.n_rows, saved.record
-        online._since_alarm, online._model_since = saved.labels_since_alarm, saved.model_since
-        online._monitoring_runs, online._one_class = saved.monitoring_runs, saved.one_class_labels
+        saved = read_state(fitted, state)
+        like = cls._like(fitted, saved.settings)
+        online = like._on(saved.record_in(like._layout))
+        online._require_possible()
+        ledger = online._ledger
+        if horizon is not None:
+            ledger, online._settings = ledger.with_horizon(horizon), None
+        online._ledger = ledger.restored(saved.pending, n_rows=online._rows)
+        if policy is not None and policy.to_json() != online.policy.to_json():
+            online.policy = policy
         return online
+
+    def parts(self) -> tuple[Record, LabelLedger]:
+        """Return what `resumed` continues from: the record that the stream learns in, and what waits for labels."""
+        self._record.pass_on()
+        counters = Counters.of(self._rows, self._model_since, self._since_alarm, self._monitoring_runs)
+        copy_into(counters, self._memory.counters)
+        return self._flat, self._ledger
+
+    def resumed(self, record: Record, ledger: LabelLedger) -> Self:
+        """Return a stream with the model and the settings of this one that continues from these parts of another."""
+        online = self._on(record)
+        online._ledger = ledger
+        return online
+
+    def copied(self) -> Self:
+        """Return a stream that continues like this one, independent of it."""
+        record, ledger = self.parts()
+        return self.resumed(record.copy(), ledger.restored(ledger.state()))
+
+    def _on(self, record: Record) -> Self:
+        online = type(self).__new__(type(self))
+        online.__dict__ |= self.__dict__ | {"_writer": WriterLock(), "_flat": record}
+        online._take(views_of(self._memory, record))
+        counters = online._memory.counters
+        online._rows, online._model_since, _ = counters.seen.tolist()
+        online._since_alarm, online._monitoring_runs = counters.since_alarm.tolist(), counters.monitoring_runs
+        return online
+
+    @classmethod
+    def _like(cls, model: RatioModel, settings: bytes) -> Self:
+        """Return a stream of a model with these settings, in a record that is to be replaced."""
+        known = _TEMPLATES.setdefault(model, {})
+        if (cls, settings) not in known:
+            if len(known) >= MOST_TEMPLATES:
+                known.clear()
+            known[cls, settings] = cls._made(model, settings)
+        online = cls.__new__(cls)
+        online.__dict__ |= known[cls, settings].__dict__ | {"_model": model, "_writer": WriterLock()}
+        return online
+
+    @classmethod
+    def _made(cls, model: RatioModel, settings: bytes) -> Self:
+        """Return what all streams of a model with these settings are copied from; it does not hold the model."""
+        given = read_settings(settings)
+        names, monitored = model.classes_.tolist(), given["monitor"]
+        with _refused_as_damaged():
+            monitor = False if monitored is None else LabelShiftMonitor.for_model(model, **monitored)
+            tracker = tracker_of(model, given["tracker"])
+            template = cls(
+                model, policy=policy_from_json(given["policy"]), tracker=tracker, prior=tracker.start_prior,
+                positive=None if given["positive"] is None else names[given["positive"]], monitor=monitor,
+                horizon=given["horizon"],
+                unlabeled_as=None if given["unlabeled_as"] is None else names[given["unlabeled_as"]],
+            )  # fmt: skip
+        template._settings = settings
+        del template._model, template._writer
+        return template
+
+    def _lay_out(self) -> None:
+        """Move what the stream learns in into one record."""
+        tracker, monitor, record = self._tracker, self._monitor, self._record
+        memory = StreamMemory(
+            Counters.of(self._rows, self._model_since, self._since_alarm, self._monitoring_runs),
+            tracker.memory if isinstance(tracker, CompiledTracker) else None,
+            None if monitor is None else monitor.memory,
+            record.tally.memory,
+            record.history.memory,
+            self._one_class.memory,
+        )
+        self._layout, self._settings = Layout.of(memory), None
+        memory, self._flat = in_record(memory)
+        self._take(memory)
+
+    def _take(self, memory: StreamMemory) -> None:
+        """Learn in this memory from here on."""
+        self._memory, tracker, record = memory, self._tracker, self._record
+        self._follow(tracker.with_memory(memory.tracker) if isinstance(tracker, CompiledTracker) else tracker)
+        if self._monitor is not None and memory.monitor is not None:
+            self._monitor = self._monitor.with_memory(memory.monitor)
+        self._record = record.on(memory.tally, memory.history)
+        self._one_class = OneClassLabels.on(memory.one_class)
+
+    def _require_possible(self) -> None:
+        """Refuse a restored memory that no stream could have left."""
+        self._memory.counters.require_possible()
+        parts: list[Any] = [self._tracker, self._record.tally, self._record.history, self._one_class, self._monitor]
+        for part in parts:
+            if part is not None:
+                part.require_possible()
+        history, tally = self._record.history.n_rows, self._record.tally.n_seen
+        tallied = 0 if self._positive is None else self._rows  # without a positive class there is nothing to tally
+        for name, seen, rows in (("history", history, self._rows), ("tally", tally, tallied)):
+            if seen != rows:
+                raise InvalidStateError(f"this state is damaged: its {name} saw {seen} rows, the stream {rows}")
+        if self._monitor is not None and self._monitor.n_rows > self._rows:
+            raise InvalidStateError("this state is damaged: its monitor saw more rows than the stream has")
+
+    def _described(self) -> bytes:
+        """Return what the stream was made with."""
+        if self._settings is None:
+            self._settings = settings_of(
+                self._model, positive=self._positive, policy=self._rule.policy, tracker=self._tracker,
+                monitor=self._monitor, horizon=self._ledger.horizon, unlabeled_as=self._ledger.unlabeled_as,
+            )  # fmt: skip
+        return self._settings
 
     def _follow(self, tracker: PriorTracker) -> None:
         self._n_views = _require_views(tracker, self._model)
@@ -479,13 +583,7 @@ class OnlineClassifier:
         names = range(self._rows, self._rows + len(ratios)) if ids is None else as_ids(ids)
         if len(names) != len(ratios):
             raise InvalidInputError(f"ids must name every row ({len(ratios)}), got {len(names)}")
-        n_views, n_inputs = self._model.n_views, self._model.n_inputs
-        n_sources = (1, 1 + n_views, 1 + n_views + n_inputs)
-        if (self._n_views or self._n_inputs) and evidence.shape[1] not in n_sources:
-            raise InvalidInputError(
-                f"evidence must be of the model's {n_views} views and {n_inputs} inputs, got {evidence.shape[1] - 1} "
-                "of them"
-            )
+        self._require_sources(evidence)
         # each row may bring a label for an older one before the next is decided; and one row alone is quicker so
         if self._ledger.unlabeled_as is not None or len(ratios) == 1:
             return self._one_by_one(ratios, evidence, names)
@@ -501,6 +599,15 @@ class OnlineClassifier:
             inputs = self._followed.inputs_of(evidence).reshape(len(ratios), -1) if self._n_inputs else None
             self._ledger.remember(first, names, ratios, decisions.alerts, inputs)
         return decisions
+
+    def _require_sources(self, evidence: FloatArray) -> None:
+        n_views, n_inputs = self._model.n_views, self._model.n_inputs
+        n_sources = (1, 1 + n_views, 1 + n_views + n_inputs)
+        if (self._n_views or self._n_inputs) and evidence.shape[1] not in n_sources:
+            raise InvalidInputError(
+                f"evidence must be of the model's {n_views} views and {n_inputs} inputs, got {evidence.shape[1] - 1} "
+                "of them"
+            )
 
     def _one_by_one(self, ratios: FloatArray, evidence: FloatArray, names: Sequence[Any]) -> Decisions:
         decided = [self._decide_row(*row) for row in zip(ratios, evidence, names, strict=True)]
@@ -594,3 +701,17 @@ def _chosen_monitor(monitor: bool | LabelShiftMonitor, model: RatioModel) -> Lab
             f"monitor must be True, False or a LabelShiftMonitor of the model's {model.n_classes} classes, got {given}"
         )
     return monitor
+
+
+@contextmanager
+def _refused_as_damaged() -> Iterator[None]:
+    """Say of settings that a stream cannot be made with that their state is damaged."""
+    try:
+        yield
+    except InvalidStateError:
+        raise
+    except (TypeError, IndexError, InvalidInputError) as error:
+        raise InvalidStateError(f"this state is damaged: {error}") from None
+
+
+_TEMPLATES: WeakKeyDictionary[RatioModel, dict[tuple[type, bytes], Any]] = WeakKeyDictionary()

@@ -1,6 +1,6 @@
 """Define what a policy is: settings that, bound to held-out rows, turn a prior into a threshold."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ class BoundPolicy(Protocol):
         """Return where some threshold meets the policy, (n,); where none does, nothing is alerted."""
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A frozen, comparable record of settings.
 

@@ -116,9 +116,14 @@ def folds_of_rows(first_row: int, n_rows: int, n_folds: int) -> IntArray:
     >>> folds_of_rows(0, 8, 5).tolist() == [*folds_of_rows(0, 3, 5).tolist(), *folds_of_rows(3, 5, 5).tolist()]
     True
     """
+    return folds_of_numbers(np.arange(first_row, first_row + n_rows), n_folds)
+
+
+def folds_of_numbers(rows: IntArray, n_folds: int) -> IntArray:
+    """Return what `folds_of_rows` does for rows of these numbers, (n,)."""
     if n_folds == 1:
-        return np.zeros(n_rows, dtype=np.int64)
-    mixed = np.arange(first_row + 1, first_row + 1 + n_rows, dtype=np.uint64)
+        return np.zeros(len(rows), dtype=np.int64)
+    mixed = rows.astype(np.uint64) + np.uint64(1)
     mixed *= np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: every bit of the number reaches every bit of the hash
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed ^= mixed >> np.uint64(shift)

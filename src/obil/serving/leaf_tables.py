@@ -8,7 +8,7 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, IntArray
 from obil.serving.tree_kernels import Bits, Nodes, rule_out
 
-# Of words of 32 and of 64 bits, de Bruijn sequences: one times a word with a single bit set, shifted to the right by
+# For integers of 32 and of 64 bits, de Bruijn sequences: one times an integer with one bit set, shifted to the right by
 # the other number, is the place of that bit's leaf.
 FACTORS: dict[int, tuple[np.uint32 | np.uint64, int]] = {
     32: (np.uint32(0x077CB531), 27),
@@ -19,7 +19,7 @@ LARGEST_TABLE = 8 << 20  # bytes
 
 
 class LeafTables(NamedTuple):
-    """For every interval of a feature in which no split tells two values apart: the leaves that it leaves possible.
+    """For every interval of a feature in which no split separates two values: the leaves that it leaves possible.
 
     Each leaf of a tree has a bit. What all features of a row leave possible is the bit of the leaf that a walk ends in:
     every other leaf hangs from a split whose other side the row goes to. F features have R intervals in all.
@@ -70,7 +70,7 @@ class LeafTables(NamedTuple):
 
 
 def _ends(nodes: Nodes, n_bytes: int) -> FloatArray:
-    """Return the upper ends of the intervals that splits by one feature tell apart, then infinity and NaN."""
+    """Return the upper ends of the intervals that splits by one feature separate, then infinity and NaN."""
     by_category = nodes["category_set"] >= 0
     thresholds = nodes["threshold"][~by_category]
     # codes are cut to whole numbers, and what is not above -1 is none

@@ -1,6 +1,6 @@
 """Run one online classifier per key inside Spark's state store: its rows in time order, its labels in between."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from obil.errors import InvalidStateError
 from obil.online.decision import Decisions
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.state.packed_state import pack_state, unpack_state
 from obil.serving.ratio_model import RatioModel, Scores
 from obil.spark.columns import class_values, from_binary, vector_values
 from obil.spark.shipped_model import ShippedModel
 
 STREAM = "stream"  # one state variable: one read and one write per key
-STATE = "model string, data binary, pending binary"
+STATE = "model string, data binary"
 TIME, ID, LABEL, PROPENSITY = "obil_time", "obil_id", "obil_label", "obil_propensity"
 RATIOS, EVIDENCE = "obil_ratios", "obil_evidence"
 DECIDED = ("log_ratio", "effective_prior", "posterior", "threshold", "decision", "trusted")
-LABELS = "labels"  # the part of a state that grows with the decisions that wait for labels
 FINGERPRINT = 16  # characters of a model's fingerprint that a key keeps
 
 
@@ -38,16 +36,13 @@ class RowLayout:
 
 
 class KeyProcessor(StatefulProcessor):
-    """Restore the stream of a key, decide its rows, and store it; Spark commits all keys at once.
-
-    Decisions that wait for labels have their own column: they grow with the rows, the rest does not.
-    """
+    """Restore the stream of a key, decide its rows, and store it; Spark commits all keys at once."""
 
     def __init__(
         self,
         shipped: ShippedModel,
         replaced: tuple[ShippedModel, ...],
-        fresh: tuple[bytes, bytes],
+        fresh: bytes,
         layout: RowLayout,
         key_columns: list[str],
         expire_after_ms: int | None,
@@ -67,63 +62,52 @@ class KeyProcessor(StatefulProcessor):
         if self._restorer is None:
             self._restorer = KeyRestorer(self._shipped, self._replaced, self._fresh)
         known = self._state.get()
-        if known is None:
-            online = self._restorer.fresh()
-        else:
-            online = self._restorer.restored(str(known[0]), bytes(known[1]), bytes(known[2]))
+        online = self._restorer.fresh() if known is None else self._restorer.restored(str(known[0]), bytes(known[1]))
         chunks = list(rows)
         table = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
         for columns in decided_rows(online, table, self._layout):
             n_rows = len(columns["decision"])
             keys = {name: [value] * n_rows for name, value in zip(self._key_columns, key, strict=True)}
             yield pd.DataFrame(keys | columns, copy=False)  # consolidating columns would cost more than deciding
-        self._state.update((self._restorer.name, *packed(online)))
+        self._state.update((self._restorer.name, online.state()))
 
     def close(self) -> None:
         """Do nothing: the state is in the state store."""
 
 
-def packed(online: OnlineClassifier) -> tuple[bytes, bytes]:
-    """Return a stream's state, and its decisions that wait for labels, as bytes."""
-    state = online.state()
-    pending = pack_state(state[LABELS])
-    return pack_state({name: part for name, part in state.items() if name != LABELS}), pending
-
-
 class KeyRestorer:
     """Restore the stream of a key, with the settings and the model of the running query.
 
-    Idle keys may still refer to a replaced model, of an earlier run; `fresh` is the stream of a new key, packed.
+    Idle keys may still refer to a replaced model, of an earlier run; `fresh` is the state of a new key's stream.
     """
 
-    def __init__(self, shipped: ShippedModel, replaced: Sequence[ShippedModel], fresh: tuple[bytes, bytes]) -> None:
+    def __init__(self, shipped: ShippedModel, replaced: Sequence[ShippedModel], fresh: bytes) -> None:
         self.model = shipped.load()
         self.name = shipped.fingerprint[:FINGERPRINT]
         self._replaced = {old.fingerprint[:FINGERPRINT]: old for old in replaced}
         self._fresh = fresh
-        self._policy = unpack_state(fresh[0])["policy"]
+        self._policy = self.fresh().policy
 
     def fresh(self) -> OnlineClassifier:
         """Return the stream of a new key."""
-        return self._opened(self.model, *self._fresh)
+        return OnlineClassifier.from_state(self.model, self._fresh)
 
-    def restored(self, name: str, stream: bytes, pending: bytes) -> OnlineClassifier:
+    def restored(self, name: str, stream: bytes) -> OnlineClassifier:
         """Return the stream of a key, saved under the named model."""
         if name == self.name:
-            return self._opened(self.model, stream, pending)
+            return self._opened(self.model, stream)
         if name not in self._replaced:
             raise InvalidStateError(
                 f"the state of this key belongs to model {name}, the query runs {self.name}: name the replaced model "
                 "in replaces=[...]"
             )
-        online = self._opened(self._replaced[name].load(), stream, pending)
+        online = self._opened(self._replaced[name].load(), stream)
         online.model = self.model
         return online
 
-    def _opened(self, model: RatioModel, stream: bytes, pending: bytes) -> OnlineClassifier:
-        state: Mapping[str, Any] = unpack_state(stream)
+    def _opened(self, model: RatioModel, stream: bytes) -> OnlineClassifier:
         # the policy belongs to the query, not to the key: costs may change between two runs
-        return OnlineClassifier.from_state(model, {**state, LABELS: unpack_state(pending), "policy": self._policy})
+        return OnlineClassifier.from_state(model, stream, policy=self._policy)
 
 
 def decided_rows(online: OnlineClassifier, table: Any, layout: RowLayout) -> Iterator[dict[str, Any]]:

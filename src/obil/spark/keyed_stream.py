@@ -27,7 +27,6 @@ from obil.spark.key_processor import (
     TIME,
     KeyProcessor,
     RowLayout,
-    packed,
 )
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers import PriorTracker
@@ -134,7 +133,7 @@ def stream(
     carried += [columns.named(name).alias(inner) for name, inner in others if name is not None]
     rows = _scored(df.select(*carried, *columns.numbered_features(names)), shipped, names, layout, {TIME: time, ID: id})
     expire_ms = None if expire_after is None else _milliseconds(expire_after)
-    processor = KeyProcessor(shipped, old, packed(online), layout, list(inner_keys), expire_ms)
+    processor = KeyProcessor(shipped, old, online.state(), layout, list(inner_keys), expire_ms)
     if df.sparkSession.conf.get(PROVIDER, "") != ROCKS_DB:
         df.sparkSession.conf.set(PROVIDER, ROCKS_DB)
     id_type: T.DataType = T.LongType() if id is None else df.schema[id].dataType

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from obil.arrays import FloatArray, IntArray, PriorLike, as_floats, as_integer, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
+from obil.trackers.bank_kernel import LARGEST_TOTAL
 from obil.trackers.bbse import inverse_of_confusion
 from obil.trackers.tracker import CompiledTracker
 
@@ -97,7 +98,8 @@ class Algorithm2(CompiledTracker):
     def _check_memory(self) -> None:
         memory: Algorithm2Memory = self._memory
         filled = min(int(memory.seen[0]), memory.winners.size)
-        if filled < 0 or (memory.winners < 0).any() or (memory.winners >= memory.prior.size).any():
+        winners, n_classes = memory.winners, memory.prior.size
+        if not 0 <= memory.seen[0] <= LARGEST_TOTAL or (winners < 0).any() or (winners >= n_classes).any():
             raise InvalidStateError("the window of Algorithm 2 must hold class numbers")
         if not np.array_equal(memory.counts, np.bincount(memory.winners[:filled], minlength=memory.prior.size)):
             raise InvalidStateError("the counts of Algorithm 2 must be those of its window")

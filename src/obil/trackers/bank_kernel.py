@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import FloatArray, IntArray
+from obil.arrays import SUM_TOLERANCE, FloatArray, IntArray
 from obil.compiled import compiled, inlined
 
 LEAST_SWITCHING = 1e-6
@@ -30,6 +30,77 @@ class BankMemory(NamedTuple):
     rate_weights: FloatArray  # (J,) of the switching rates
     visits: IntArray  # (V,) how often each snapshot was found again
     seen: IntArray  # (2,) rows, snapshots stored
+
+
+class BankConstants(NamedTuple):
+    """What the kernel takes beside the memory."""
+
+    start_counts: FloatArray  # (K,)
+    kept: FloatArray  # (M,) of a filter from one row to the next
+    floors: FloatArray  # (J,) of the switching rates
+
+
+FAULTS_OF_BANK = (
+    "",
+    "a bank cannot have seen so many rows or snapshots",
+    "the counts and the prior of a bank must be positive and not too large",
+    "a snapshot of a bank was visited at least once, and is a positive distribution",
+    "the weights of a bank must be non-negative and sum to 1",
+    "the weights of a bank must belong to experts that exist",
+    "the uses of a bank must add up to their sum",
+)
+
+
+@compiled
+def fault_of_bank(  # noqa: PLR0911  # one for each rule
+    prior: FloatArray,
+    counts: FloatArray,
+    snapshots: FloatArray,
+    weights: FloatArray,
+    uses: FloatArray,
+    used: FloatArray,
+    rate_weights: FloatArray,
+    visits: IntArray,
+    seen: IntArray,
+) -> int:
+    """Return which of FAULTS_OF_BANK a restored memory has: the kernel does not check its indices."""
+    n_classes, n_filters = counts.shape
+    n_snapshots, n_rates = snapshots.shape[1], rate_weights.size
+    stored = seen[1]
+    if not (0 <= seen[0] <= LARGEST_TOTAL and 0 <= stored <= n_snapshots):
+        return 1
+    for k in range(n_classes):
+        if not 0.0 < prior[k] <= 1.0:
+            return 2
+        for m in range(n_filters):
+            if not 0.0 < counts[k, m] <= LARGEST_TOTAL:
+                return 2
+    for v in range(stored):
+        total = 0.0
+        for k in range(n_classes):
+            if not snapshots[k, v] > 0.0:
+                return 3
+            total += snapshots[k, v]
+        if visits[v] < 1 or not abs(total - 1.0) <= SUM_TOLERANCE:
+            return 3
+    rates = 0.0
+    for j in range(n_rates):
+        if not rate_weights[j] >= 0.0:
+            return 4
+        rates += rate_weights[j]
+        total, use = 0.0, 0.0
+        for m in range(weights.shape[1]):
+            if not (weights[j, m] >= 0.0 and 0.0 <= uses[j, m] <= LARGEST_TOTAL):
+                return 4
+            if m >= n_filters + stored and (weights[j, m] != 0.0 or uses[j, m] != 0.0):
+                return 5
+            total += weights[j, m]
+            use += uses[j, m]
+        if not abs(total - 1.0) <= SUM_TOLERANCE:
+            return 4
+        if not abs(use - used[j]) <= 1e-6 * abs(used[j]) + 1e-8:
+            return 6
+    return 0 if abs(rates - 1.0) <= SUM_TOLERANCE else 4
 
 
 @compiled

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import betainc, expit
 
-from obil.arrays import FloatArray, PriorLike, as_integer, require_distributions, require_in
+from obil.arrays import FloatArray, PriorLike, as_integer, require_in
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.trackers.bank_kernel import LARGEST_TOTAL, SMALLEST_COUNT, BankMemory, run_bank
+from obil.trackers.bank_kernel import FAULTS_OF_BANK, SMALLEST_COUNT, BankConstants, BankMemory, fault_of_bank, run_bank
 from obil.trackers.tracker import CompiledTracker
 
 # rows that each filter remembers; None never forgets
@@ -120,31 +120,19 @@ class BayesBank(CompiledTracker):
             seen=np.zeros(2, dtype=np.int64),
         )
 
+    @property
+    def constants(self) -> BankConstants:
+        """What the kernel takes beside the memory: the same for all streams with these settings."""
+        self._started()
+        return BankConstants(self._start_counts, self._kept, self._floors)
+
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         run_bank(rows, priors, self._start_counts, self._kept, self._floors, *self._memory)
 
     def _check_memory(self) -> None:
-        memory: BankMemory = self._memory
-        rows, stored = memory.seen.tolist()
-        n_filters, n_snapshots = memory.counts.shape[1], memory.snapshots.shape[1]
-        if not 0 <= rows <= LARGEST_TOTAL or not 0 <= stored <= n_snapshots:
-            raise InvalidStateError(f"a bank with {n_snapshots} snapshots cannot have seen {[rows, stored]}")
-        if (memory.visits[:stored] < 1).any():
-            raise InvalidStateError("a snapshot of a bank was visited at least once")
-        if (memory.counts <= 0.0).any() or (memory.counts > LARGEST_TOTAL).any():
-            raise InvalidStateError(f"the counts of a bank must be positive and at most {LARGEST_TOTAL:g}")
-        snapshots = memory.snapshots[:, :stored]
-        require_distributions("the snapshots of a bank", snapshots.T)
-        if (snapshots <= 0.0).any():
-            raise InvalidStateError("the snapshots of a bank must be positive")
-        active = n_filters + stored
-        for weights in (memory.weights[:, :active], memory.rate_weights):
-            require_distributions("the weights of a bank", weights)
-        unborn = memory.weights[:, active:].any() or memory.uses[:, active:].any()
-        if unborn or (memory.uses < 0.0).any() or (memory.uses > LARGEST_TOTAL).any():
-            raise InvalidStateError("the weights of a bank must belong to experts that exist")
-        if not np.allclose(memory.uses.sum(axis=1), memory.used, rtol=1e-6):
-            raise InvalidStateError("the uses of a bank must add up to their sum")
+        fault = fault_of_bank(*self._memory)
+        if fault:
+            raise InvalidStateError(FAULTS_OF_BANK[fault])
 
 
 def _mixture_quantile(mixture: FloatArray, own: FloatArray, rest: FloatArray, probability: float) -> FloatArray:

@@ -20,6 +20,7 @@ from obil.arrays import (
 from obil.bayes.posterior import posterior
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.trackers.bank_kernel import LARGEST_TOTAL
 from obil.trackers.tracker import CompiledTracker
 
 SMALLEST_PRIOR = 1e-6
@@ -103,8 +104,8 @@ class BBSE(CompiledTracker):
         _run_bbse(rows, priors, self._inverse, self._log_training, self._settings["soft"], *self._memory)
 
     def _check_memory(self) -> None:
-        if self._memory.seen[0] < 0:
-            raise InvalidStateError("BBSE cannot have seen a negative number of rows")
+        if not 0 <= self._memory.seen[0] <= LARGEST_TOTAL:
+            raise InvalidStateError("BBSE cannot have seen fewer rows than none, or so many")
         predictions = self._memory.predictions[: int(self._memory.seen[0])]
         require_distributions("the predictions of BBSE", predictions)
         if not np.allclose(predictions.sum(axis=0), self._memory.sums, rtol=1e-6, atol=1e-6):

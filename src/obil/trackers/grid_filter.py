@@ -8,6 +8,7 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray, PriorLike, as_integer, require_distributions, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.trackers.bank_kernel import LARGEST_TOTAL
 from obil.trackers.tracker import CompiledTracker
 
 LARGEST_LOGIT = 14.0  # priors from 8e-7 to 1 - 8e-7
@@ -94,8 +95,8 @@ class GridFilter(CompiledTracker):
         memory: GridMemory = self._memory
         for weights in (memory.weights, memory.past, memory.rate_weights):
             require_distributions("the weights of a grid filter", weights)
-        if memory.seen[0] < 0:
-            raise InvalidStateError("a grid filter cannot have seen a negative number of rows")
+        if not 0 <= memory.seen[0] <= LARGEST_TOTAL:
+            raise InvalidStateError("a grid filter cannot have seen fewer rows than none, or so many")
 
 
 @compiled

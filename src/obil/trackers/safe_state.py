@@ -1,21 +1,42 @@
 """Hold the memories of a safe tracker's parts, and refuse restored ones that no stream could have left behind."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from obil.arrays import FloatArray, require_distributions
 from obil.errors import InvalidStateError
-from obil.trackers.bank_kernel import LARGEST_TOTAL, BankMemory
+from obil.trackers.bank_kernel import LARGEST_TOTAL, BankConstants, BankMemory
 from obil.trackers.input_expert import LARGEST_COEFFICIENT, unpacked
 from obil.trackers.label_experts import LabelMemory
 from obil.trackers.label_learning import LARGEST_OFFSET, LARGEST_SLOPE, SMALLEST_SLOPE
 from obil.trackers.view_guard import BLOCK_ROWS, LARGEST_SHIFT, GuardMemory
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SafeMemory:
+class GuardConstants(NamedTuple):
+    """What the guard's kernel takes beside its memory."""
+
+    kept: FloatArray
+    grid: FloatArray
+    expected: FloatArray
+    shrinkage: FloatArray
+    noise: FloatArray
+    least_information: FloatArray
+    may_admit: bool
+
+
+class SafeConstants(NamedTuple):
+    """What the kernels of a safe tracker take beside its memory."""
+
+    start: FloatArray  # (K,)
+    slow: BankConstants
+    fast: BankConstants
+    guard: GuardConstants
+    n_views: int
+    lead: int
+
+
+class SafeMemory(NamedTuple):
     """The memories of the parts."""
 
     prior: FloatArray  # (K,)
@@ -23,13 +44,6 @@ class SafeMemory:
     fast: BankMemory
     guard: GuardMemory
     labels: LabelMemory
-
-    def _asdict(self) -> dict[str, Any]:
-        """Return all arrays by name, flat, as a state holds them."""
-        named: dict[str, Any] = {"prior": self.prior}
-        for part in ("slow", "fast", "guard", "labels"):
-            named |= {f"{part}.{name}": array for name, array in getattr(self, part)._asdict().items()}
-        return named
 
 
 def require_possible_guard(guard: GuardMemory) -> None:

@@ -1,7 +1,7 @@
 """Track the prior as far as views and labels support it, so that adapting seldom does harm."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from obil.arrays import (
     require_in,
 )
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.flat_record import arrays_of
 from obil.serving.ratio_model import RatioModel
 from obil.trackers.bayes_bank import BayesBank
 from obil.trackers.input_expert import FARTHEST_INPUT, INPUT_MEMORY, read_inputs
@@ -47,7 +48,13 @@ from obil.trackers.label_summary import (
     labelled_interval,
     weight_of_labels,
 )
-from obil.trackers.safe_state import SafeMemory, require_possible_guard, require_possible_labels
+from obil.trackers.safe_state import (
+    GuardConstants,
+    SafeConstants,
+    SafeMemory,
+    require_possible_guard,
+    require_possible_labels,
+)
 from obil.trackers.tracker import CompiledTracker
 from obil.trackers.view_guard import ALARM, BLOCK_ROWS, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
 from obil.trackers.view_reference import NOT_KNOWN, ViewReference
@@ -144,7 +151,7 @@ class SafeTracker(CompiledTracker):
         the prior moves to where the banks are without it. A model with the same view reference is the same model, and
         nothing changes.
         """
-        mine, settings = self._started()._asdict(), self._settings
+        mine, settings = arrays_of(self._started()), self._settings
         seen, now = self.n_views + self.n_inputs, model.n_views + model.n_inputs
         weights = settings["start_weights"] if bool(seen) == bool(now) else None  # of as many experts
         other = SafeTracker.for_model(model, lead=settings["lead"], start_weights=weights)
@@ -153,7 +160,7 @@ class SafeTracker(CompiledTracker):
             other._settings[name] == settings[name] for name in ("view_reference", "n_inputs")
         )  # fmt: skip
         kept = ("slow.", "fast.", "labels.counts", "labels.least_propensity", "labels.seen", "labels.arrivals")
-        for name, values in other._memory._asdict().items():
+        for name, values in arrays_of(other._memory).items():
             if is_same_model or name.startswith(kept):
                 values[...] = mine[name]
         if is_same_model:
@@ -417,6 +424,23 @@ class SafeTracker(CompiledTracker):
         labels.latest[:, 0] = 1.0
         labels.latest[:, 1:] = np.log(start[1:] / start[0])
         return SafeMemory(start.copy(), self._slow._memory, self._fast._memory, guard, labels)
+
+    @property
+    def constants(self) -> SafeConstants:
+        """What the kernels take beside the memory: the same for all streams with these settings."""
+        known = self._view_reference
+        guard = GuardConstants(
+            self._kept, self._grid, known.expected, self._shrinkage, known.noise, known.least_information,
+            self._may_admit,
+        )  # fmt: skip
+        return SafeConstants(self._start, self._slow.constants, self._fast.constants, guard, known.n_views, self._lead)
+
+    def with_memory(self, memory: SafeMemory) -> Self:
+        """Return a tracker with these settings and constants whose memory, and that of its banks, is this one."""
+        tracker = super().with_memory(memory)
+        tracker._slow, tracker._fast = self._slow.with_memory(memory.slow), self._fast.with_memory(memory.fast)
+        tracker._latest_inputs = np.zeros_like(self._latest_inputs)
+        return tracker
 
     def _started(self) -> SafeMemory:
         super()._started()

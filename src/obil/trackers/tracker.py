@@ -1,5 +1,6 @@
 """Define what a prior tracker is, and do for every compiled one all but its mathematics."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -18,6 +19,7 @@ from obil.arrays import (
     restore_arrays,
 )
 from obil.errors import InvalidStateError, NotStartedError
+from obil.flat_record import arrays_of
 
 
 class PriorTracker(Protocol):
@@ -97,8 +99,6 @@ class Memory(Protocol):
     @property
     def prior(self) -> FloatArray:  # (K,)
         """The current prior."""
-
-    def _asdict(self) -> dict[str, Any]: ...
 
 
 class PriorMemory(NamedTuple):
@@ -182,9 +182,8 @@ class CompiledTracker:
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to resume bit for bit, as plain JSON values."""
-        memory = {name: values.tolist() for name, values in self._started()._asdict().items()}
-        settings = {"prior": self._start.tolist(), **self._settings}
-        return {"tracker": type(self).__name__, "settings": settings, "memory": memory}
+        memory = {name: values.tolist() for name, values in arrays_of(self.memory).items()}
+        return {"tracker": type(self).__name__, "settings": self.settings, "memory": memory}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
@@ -195,16 +194,44 @@ class CompiledTracker:
             raise InvalidStateError("a tracker state must hold 'tracker', 'settings' and 'memory'") from None
         if name != cls.__name__:
             raise InvalidStateError(f"this state belongs to {name!r:.40}, not to {cls.__name__!r}")
+        tracker = cls.from_settings(settings)
+        restore_arrays(arrays_of(tracker._memory), saved)
+        tracker.require_possible()
+        return tracker
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the tracker was made with, its start prior included, as plain JSON values."""
+        self._started()
+        return {"prior": self._start.tolist(), **self._settings}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Return a started tracker with these settings, from a state."""
         try:
             tracker = cls(**settings)
         except (TypeError, ValueError) as error:
             raise InvalidStateError(f"the settings in this {cls.__name__} state are wrong: {error}") from None
         if tracker._memory is None:
             raise InvalidStateError(f"the settings in this {cls.__name__} state lack the start prior")
-        restore_arrays(tracker._memory._asdict(), saved)
-        require_distributions("the saved prior", tracker._memory.prior)
-        tracker._check_memory()
         return tracker
+
+    @property
+    def memory(self) -> tuple[Any, ...]:
+        """The arrays that the tracker learns in, a NamedTuple of arrays or of such memories."""
+        memory: Any = self._started()
+        return memory  # type: ignore[no-any-return]  # a NamedTuple
+
+    def with_memory(self, memory: Any) -> Self:
+        """Return a tracker with these settings and constants whose memory is this one: another stream costs little."""
+        tracker = copy.copy(self)
+        tracker._memory = memory
+        return tracker
+
+    def require_possible(self) -> None:
+        """Refuse a restored memory that no stream could have left."""
+        require_distributions("the saved prior", self._memory.prior)
+        self._check_memory()
 
     def _started(self) -> Memory:
         if self._memory is None:

@@ -7,6 +7,7 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray, PriorLike, as_integer
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
+from obil.trackers.bank_kernel import LARGEST_TOTAL
 from obil.trackers.tracker import CompiledTracker
 
 SMALLEST_PRIOR = 1e-6
@@ -49,8 +50,9 @@ class WindowEM(CompiledTracker):
         _window_em(rows, priors, self._settings["max_iterations"], *self._memory)
 
     def _check_memory(self) -> None:
-        kept = self._memory.likelihoods[: max(0, min(int(self._memory.seen[0]), len(self._memory.likelihoods)))]
-        if self._memory.seen[0] < 0 or (kept.max(axis=1, initial=0.0) <= 0.0).any() or (kept < 0.0).any():
+        seen = int(self._memory.seen[0])
+        kept = self._memory.likelihoods[: max(0, min(seen, len(self._memory.likelihoods)))]
+        if not 0 <= seen <= LARGEST_TOTAL or (kept.max(axis=1, initial=0.0) <= 0.0).any() or (kept < 0.0).any():
             raise InvalidStateError("a window holds non-negative likelihoods, one of them positive in each row")
 
 

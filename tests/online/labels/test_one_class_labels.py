@@ -1,13 +1,15 @@
 """Labels of which all are of one class, though the scores expect others, are reported."""
 
-import json
+import math
 from typing import Any
 
 import pytest
 
 from obil.errors import InvalidStateError
+from obil.online.labels.one_class_labels import CLASS, N_LABELS, N_ROWS, NEXT
 from obil.online.online_classifier import OnlineClassifier
 from tests.online.cases import pair_model, pair_stream
+from tests.online.state.damaged import with_field
 
 PAIR = pair_model()
 
@@ -41,7 +43,7 @@ def test_labels_of_one_class_only_are_objected_to() -> None:
     assert shown.now.one_class_labels
     assert shown.window.one_class_labels
     assert "all labels are of one class" in shown.window.describe()
-    again = OnlineClassifier.from_state(PAIR, json.loads(json.dumps(online.state())))
+    again = OnlineClassifier.from_state(PAIR, online.state())
     assert again.one_class_labels == found
     assert again.state() == online.state()
     online.feedback(online.decide(1.0).id, "fine")  # the first of another class
@@ -71,13 +73,23 @@ def test_few_labels_and_rows_that_leave_no_doubt_are_not_objected_to() -> None:
     assert clear.one_class_labels is None
 
 
-def test_damaged_states_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("field", "place", "value"),
+    [
+        ("counts", CLASS, 2),  # of two classes
+        ("counts", CLASS, -3),
+        ("counts", N_LABELS, 3),  # fewer than the rows that are kept of them
+        ("counts", N_ROWS, -1),
+        ("counts", N_ROWS, 65),
+        ("counts", NEXT, -1),
+        ("counts", NEXT, 64),
+        ("log_ratios", (0, 1), math.nan),
+        ("log_ratios", (63, 0), math.inf),
+    ],
+)
+def test_a_damaged_memory_is_refused(field: str, place: Any, value: float) -> None:
     online = reporting((1,), n=600)
-    state = online.state()
-    whole = state["one_class_labels"]
-    for damaged in (
-        7, {}, whole | {"mixed": 1}, whole | {"label": 2}, whole | {"labels": 3}, whole | {"log_ratios": [[0.0]]},
-        whole | {"log_ratios": [["x", 0.0]]}, whole | {"mixed": True}, whole | {"log_ratios": [[0.0, float("nan")]]},
-    ):  # fmt: skip
-        with pytest.raises(InvalidStateError, match="damaged"):
-            OnlineClassifier.from_state(PAIR, state | {"one_class_labels": damaged})
+    assert online.one_class_labels is not None
+    state = with_field(PAIR, online.state(), f"one_class.{field}", place, value)
+    with pytest.raises(InvalidStateError, match="labels of one class"):
+        OnlineClassifier.from_state(PAIR, state)

@@ -1,11 +1,16 @@
 """What a stream says of itself, and of what it refuses, tells a reader what to do next."""
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
 from obil.bayes.costs import Costs
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.monitor import LabelShiftMonitor
 from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from tests.online.cases import pair_model, triangle_model
 
 PAIR, TRIANGLE = pair_model(), triangle_model()
@@ -34,14 +39,19 @@ def test_performance_of_many_classes_says_where_to_name_one() -> None:
         OnlineClassifier(TRIANGLE).performance()
 
 
-def test_a_state_in_the_wrong_wrapping_is_told_how_to_unwrap_it() -> None:
-    with pytest.raises(InvalidStateError, match=r'its online classifier is state\["online"\]'):
-        OnlineClassifier.from_state(PAIR, {"kind": "obil_stream", "online": {}})
-    with pytest.raises(InvalidStateError, match=r"give what online.state\(\) returned"):
-        OnlineClassifier.from_state(PAIR, "state.json")
-    state = {name: part for name, part in OnlineClassifier(PAIR).state().items() if name != "tracker"}
-    with pytest.raises(InvalidStateError, match="it has no part 'tracker'"):
+@pytest.mark.parametrize("state", ["today.state", None, {"kind": "online_classifier"}, [], 3, np.zeros(9, np.uint8)])
+def test_what_is_no_bytes_is_told_what_a_state_is(state: Any) -> None:
+    with pytest.raises(InvalidStateError, match=r"the bytes that online.state\(\) returned, got "):
         OnlineClassifier.from_state(PAIR, state)
+
+
+def test_a_checkpoint_of_the_command_is_told_what_to_give(tmp_path: Path) -> None:
+    online = OnlineClassifier(PAIR)
+    write_checkpoint(tmp_path / "today.state", Checkpoint("", [], 0, [0, 0], "", 0, 0, "", online.state()))
+    with pytest.raises(InvalidStateError, match=r"give what online.state\(\) returned"):
+        OnlineClassifier.from_state(PAIR, (tmp_path / "today.state").read_bytes())
+    saved = read_checkpoint(tmp_path / "today.state")
+    assert OnlineClassifier.from_state(PAIR, saved.online).state() == online.state()
 
 
 def test_a_stream_without_rows_has_no_figures_over_them() -> None:

@@ -17,11 +17,13 @@ from obil.online.reports.change_text import as_percent_range
 from obil.online.reports.explain import explain
 from obil.online.reports.stream_facts import ROWS_TO_TELL, MonitorFacts, StreamFacts, facts_of
 from obil.online.state.history import StreamHistory
+from obil.online.state.stream_memory import NO_ALARM
 from obil.serving.ratio_model import Scores
 from obil.trackers import Algorithm2, FixedPrior, SafeTracker
 from obil.trackers.label_summary import LabelSummary
 from tests.online.cases import pair_model, pair_scores, pair_stream, triangle_model, triangle_scores
 from tests.online.row_by_row import add_row
+from tests.online.state.damaged import with_record
 
 PAIR, TRIANGLE = pair_model(), triangle_model()
 QUIET = MonitorFacts(20_000, -1.0, math.log(200.0), None, "No difference.")
@@ -361,7 +363,7 @@ def test_a_restart_does_not_make_an_alarm_unseen() -> None:
     online.model = PAIR
     online.decide_many(pair_scores(500, 0.2, 6))
     assert online.monitoring_runs == ((3_000, alarm.alarm_row), (3_500, None))
-    for one in (online, OnlineClassifier.from_state(PAIR, json.loads(json.dumps(online.state())))):
+    for one in (online, OnlineClassifier.from_state(PAIR, online.state())):
         said = one.explain().paragraph
         assert f"The monitor was restarted after row 3,500; before that, it alarmed at row {alarm.alarm_row:,}." in said
         assert "Nothing has changed" not in said
@@ -373,13 +375,24 @@ def test_only_the_last_restarts_are_kept() -> None:
         online.decide_many(pair_scores(10, 0.2, 3))
         online.restart_monitor()
     assert [run.ended_after for run in online.monitoring_runs] == list(range(50, 130, 10))
-    state = online.state()
-    with pytest.raises(InvalidStateError, match="monitoring_runs"):
-        OnlineClassifier.from_state(PAIR, {name: part for name, part in state.items() if name != "monitoring_runs"})
-    damaged: list[Any] = [7, [[10]], [[121, None]], [[20, None], [10, None]], [[20, 21]], [[20, "x"]], [[1, None]] * 9]
+    assert OnlineClassifier.from_state(PAIR, online.state()).monitoring_runs == online.monitoring_runs
+    damaged = [[[121, NO_ALARM]], [[-1, NO_ALARM]], [[20, NO_ALARM], [10, NO_ALARM]], [[20, 21]], [[20, 0]], [[20, -2]]]
     for past in damaged:
-        with pytest.raises(InvalidStateError, match="damaged"):
-            OnlineClassifier.from_state(PAIR, state | {"monitoring_runs": past})
+        with pytest.raises(InvalidStateError, match="monitoring runs end"):
+            OnlineClassifier.from_state(PAIR, with_runs(online.state(), past, len(past)))
+    for n_runs in (-1, 9):
+        with pytest.raises(InvalidStateError, match="a stream cannot count"):
+            OnlineClassifier.from_state(PAIR, with_runs(online.state(), [[1, NO_ALARM]] * 8, n_runs))
+
+
+def with_runs(state: bytes, past: list[list[int]], n_runs: int) -> bytes:
+    """Return a state with these monitoring runs before the present one."""
+
+    def change(arrays: Any) -> None:
+        arrays["counters.runs"][: len(past)] = past
+        arrays["counters.seen"][2] = n_runs
+
+    return with_record(PAIR, state, change)
 
 
 def test_labels_of_a_stream_show_scores_that_became_too_bold() -> None:

@@ -1,6 +1,5 @@
 """Precision, recall and cost before any label comes, at a prior the model never saw, and from labels once they do."""
 
-import json
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +15,7 @@ from obil.bayes.one_vs_rest import one_vs_rest
 from obil.calibration.calibrate import fit_calibrator
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.estimators.ratio_classifier import RatioClassifier
+from obil.flat_record import in_record
 from obil.online.estimate_prior import estimate_prior
 from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports import performance
@@ -27,7 +27,9 @@ from obil.serving.holdout import Holdout
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 from obil.trackers.calibration_spread import evidence_variance, widen
-from tests.online.cases import TRIANGLE
+from tests.online.bits import bits_of
+from tests.online.cases import TRIANGLE, pair_model
+from tests.online.state.damaged import with_field
 from tests.thorough import repeats
 
 SEPARATION = 2.5
@@ -127,7 +129,7 @@ def performance_over_window(tally: OutcomeTally, model: RatioModel, **known: Any
 
 
 def tally_of(posteriors: Any, alerts: Any) -> OutcomeTally:
-    tally = OutcomeTally(memory=MEMORY)
+    tally = OutcomeTally(n_remembered=MEMORY)
     tally.add(posteriors, alerts)
     return tally
 
@@ -442,18 +444,18 @@ def test_one_row_is_a_batch_of_one() -> None:
     rng = np.random.default_rng(0)
     posteriors = rng.random(500)
     alerts = posteriors > 0.7
-    alone, together = OutcomeTally(memory=100), OutcomeTally(memory=100)
+    alone, together = OutcomeTally(n_remembered=100), OutcomeTally(n_remembered=100)
     for tally in (alone, together):
         tally.add_label(True, True, propensity=0.3)
     for i in range(500):
         alone.add(posteriors[i : i + 1], alerts[i : i + 1])
     together.add(posteriors, alerts)
-    assert json.dumps(alone.state()) == json.dumps(together.state())
+    assert bits_of(alone.memory) == bits_of(together.memory)
     assert alone.n_seen == 500
 
 
 def test_old_rows_are_forgotten() -> None:
-    tally = OutcomeTally(memory=100)
+    tally = OutcomeTally(n_remembered=100)
     tally.add(np.full(1_000, 0.9), np.ones(1_000, dtype=bool))
     tally.add(np.full(3_000, 0.1), np.ones(3_000, dtype=bool))
     assert tally.alerted.total == pytest.approx(100.0)
@@ -468,60 +470,46 @@ def test_a_saved_tally_goes_on_bit_for_bit_and_is_small() -> None:
     for alert in (True, False):
         for positive in (True, False):
             tally.add_label(alert, positive, propensity=0.013, age=17)
-    text = json.dumps(tally.state(), allow_nan=False)
-    assert len(text) <= 1_500
-    restored = OutcomeTally.from_state(json.loads(text))
+    memory, record = in_record(tally.memory)
+    assert record.nbytes <= 200
+    restored = OutcomeTally().on(memory)
+    restored.require_possible()
     for one in (tally, restored):
         one.add(posteriors[:777], posteriors[:777] > 0.1)
         one.add_label(True, False, propensity=0.5)
-    assert json.dumps(restored.state()) == json.dumps(tally.state())
+    assert bits_of(memory) == bits_of(tally.memory)
     assert over(restored) == over(tally)
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("field", "place", "value"),
     [
-        {"kind": "bayes_bank"},
-        {"memory": None},
-        {"memory": 0.5},
-        {"memory": True},
-        {"memory": float("nan")},
-        {"memory": 10**400},
-        {"seen": -1},
-        {"seen": 2.0},
-        {"seen": True},
-        {"seen": 10**30},
-        {"sums": [[0.0] * 4]},
-        {"sums": "many"},
-        {"sums": [[0.0, 0.0, 0.0, float("nan")], [0.0] * 4]},
-        {"sums": [[-1.0, 0.0, 0.0, 0.0], [0.0] * 4]},
-        {"sums": [[99.0, 0.0, 0.0, 0.0], [0.0] * 4]},
-        {"sums": [[1.0, 2.0, 0.0, 0.0], [0.0] * 4]},
-        {"sums": [[1.0, 0.5, 0.75, 0.0], [0.0] * 4]},
-        {"sums": [[1.0, 0.5, 0.25, 0.5], [0.0] * 4]},
-        {"sums": [[None] * 4, [0.0] * 4]},
-        {"surprise": None},
-        {"surprise": True},
-        {"surprise": float("nan")},
-        {"surprise": 1e6},
-        {"labels": [[[0.0, 0.0]] * 2]},
-        {"labels": [[[0.0, float("inf")]] * 2] * 2},
-        {"labels": [[[0.0, -1.0]] * 2] * 2},
-        {"labels": {}},
+        ("seen", 0, -1),
+        ("seen", 0, 2**53 + 1),
+        ("seen", 0, 1),  # fewer than the sums are of
+        ("sums", (0, 0), np.nan),
+        ("sums", (1, 3), np.inf),
+        ("sums", 0, [-1.0, 0.0, 0.0, 0.0]),
+        ("sums", 0, [99.0, 0.0, 0.0, 0.0]),
+        ("sums", 0, [1.0, 2.0, 0.0, 0.0]),
+        ("sums", 0, [1.0, 0.5, 0.75, 0.0]),
+        ("sums", 0, [1.0, 0.5, 0.25, 0.5]),
+        ("surprise", 0, np.nan),
+        ("surprise", 0, 1e6),
+        ("surprise", 0, -1e6),
+        ("labels", (0, 1, 0), np.inf),
+        ("labels", (1, 1, 1), -1.0),
+        ("labels", (1, 0, 0), np.nan),
     ],
-    ids=lambda damage: f"{damage}"[:50],
 )
-def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
-    good = tally_of([0.5, 0.25], [True, False]).state()
-    OutcomeTally.from_state(good)
-    with pytest.raises(InvalidStateError):
-        OutcomeTally.from_state(good | damage)
-
-
-@pytest.mark.parametrize("state", [None, 3, [], "tally", {}])
-def test_what_is_no_state_is_refused(state: Any) -> None:
-    with pytest.raises(InvalidStateError):
-        OutcomeTally.from_state(state)
+def test_a_damaged_memory_is_refused(field: str, place: Any, value: Any) -> None:
+    online = OnlineClassifier(pair_model())
+    online.decide_many([1.0, -1.0])
+    online.feedback(0, "fraud")
+    state = online.state()
+    assert OnlineClassifier.from_state(online.model, state).state() == state
+    with pytest.raises(InvalidStateError, match=r"tally|finite"):
+        OnlineClassifier.from_state(online.model, with_field(online.model, state, f"tally.{field}", place, value))
 
 
 @pytest.mark.parametrize(
@@ -541,10 +529,10 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
 )
 def test_rows_that_are_none_change_nothing(posteriors: Any, alerts: Any) -> None:
     tally = tally_of([0.5], [True])
-    before = json.dumps(tally.state())
+    before = bits_of(tally.memory)
     with pytest.raises(InvalidInputError):
         tally.add(posteriors, alerts)
-    assert json.dumps(tally.state()) == before
+    assert bits_of(tally.memory) == before
 
 
 @pytest.mark.parametrize(
@@ -564,10 +552,10 @@ def test_rows_that_are_none_change_nothing(posteriors: Any, alerts: Any) -> None
 )
 def test_labels_that_are_none_change_nothing(wrong: dict[str, Any]) -> None:
     tally = tally_of([0.5], [True])
-    before = json.dumps(tally.state())
+    before = bits_of(tally.memory)
     with pytest.raises(InvalidInputError):
         tally.add_label(**({"alert": True, "positive": True} | wrong))
-    assert json.dumps(tally.state()) == before
+    assert bits_of(tally.memory) == before
 
 
 @pytest.mark.parametrize(
@@ -595,10 +583,21 @@ def test_wrong_arguments_are_named(wrong: dict[str, Any]) -> None:
         performance_over_window(tally_of([0.5], [True]), FITTED, **known)
 
 
-@pytest.mark.parametrize("memory", [0, 1.0, -5, np.nan, np.inf, "long"])
-def test_a_memory_is_a_number_of_rows(memory: Any) -> None:
-    with pytest.raises(InvalidInputError, match="memory"):
-        OutcomeTally(memory=memory)
+@pytest.mark.parametrize("n_remembered", [0, 1.0, -5, np.nan, np.inf, "long", True, None, 10**400])
+def test_what_is_remembered_is_a_number_of_rows(n_remembered: Any) -> None:
+    with pytest.raises(InvalidInputError, match="n_remembered"):
+        OutcomeTally(n_remembered=n_remembered)
+
+
+def test_a_copy_does_not_change_with_its_tally() -> None:
+    tally = tally_of([0.5, 0.25], [True, False])
+    copied, before = tally.copy(), bits_of(tally.memory)
+    tally.add([0.75], [True])
+    tally.add_label(True, True)
+    assert bits_of(copied.memory) == before != bits_of(tally.memory)
+    copied.add([0.75], [True])
+    copied.add_label(True, True)
+    assert bits_of(copied.memory) == bits_of(tally.memory)
 
 
 def test_says_so_where_the_stream_is_not_trusted() -> None:

@@ -59,10 +59,10 @@ def test_they_stay_narrow_where_nothing_steps() -> None:
 
 
 def test_a_tally_counts_by_how_much_posteriors_exceed_priors() -> None:
-    tally = OutcomeTally(memory=4.0)
+    tally = OutcomeTally(n_remembered=4.0)
     tally.add([0.9, 0.2], [True, False], priors=[0.1, 0.1])
     assert tally.surprise == pytest.approx(0.8 * 0.75 + 0.1)
     unknown = OutcomeTally()
     unknown.add([0.9, 0.2], [True, False])
     assert unknown.surprise == 0.0
-    assert OutcomeTally.from_state(tally.state()).surprise == tally.surprise
+    assert tally.copy().surprise == tally.surprise

@@ -1,6 +1,5 @@
 """A history stays small, grows coarse with age, and does not depend on how rows were cut into batches."""
 
-import json
 import math
 from typing import Any
 
@@ -10,8 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.flat_record import in_record
 from obil.monitor import LabelShiftMonitor
-from obil.online.state.history import StreamHistory, update_monitor
+from obil.online.state.history import (
+    ALERTS,
+    IN_OPEN,
+    LENGTH,
+    N_FULL,
+    N_THRESHOLDS,
+    StreamHistory,
+    update_monitor,
+)
+from tests.online.bits import bits_of
 from tests.online.cases import pair_model, pair_scores
 from tests.online.row_by_row import add_row
 
@@ -63,22 +72,19 @@ def in_batches(rows: dict[str, Any], cuts: list[int]) -> StreamHistory:
 def test_batches_and_single_rows_leave_the_same_bits(n: int, n_classes: int, cuts: list[int]) -> None:
     rows = rows_of(n, n_classes)
     alone, together = one_by_one(rows), in_batches(rows, cuts)
-    assert json.dumps(alone.state()) == json.dumps(together.state())
+    assert bits_of(alone.memory) == bits_of(together.memory)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 30])
-def test_the_state_stays_below_10_kilobytes_whatever_the_length(n_classes: int) -> None:
+def test_the_memory_stays_below_6_kilobytes_whatever_the_length(n_classes: int) -> None:
     history = StreamHistory(n_classes)
-    sizes = []
+    size = len(bits_of(history.memory))
     for seed in range(12):
         rows = rows_of(10_000, n_classes, seed)
-        ends = history.ends(10_000)
-        tiny = rows["prevalence"] * 1e-3
-        tiny[:, 0] += 1.0 - tiny.sum(axis=1)  # many digits
-        evidence = -1e5 * rows["log_evidence"][np.array(ends) - 1]
-        history.add(tiny, rows["thresholds"], rows["alerts"], log_evidence=evidence)
-        sizes.append(len(json.dumps(history.state())))
-    assert max(sizes) < 10_000
+        evidence = rows["log_evidence"][np.array(history.ends(10_000)) - 1]
+        history.add(rows["prevalence"], rows["thresholds"], rows["alerts"], log_evidence=evidence)
+        history.require_possible()
+        assert len(bits_of(history.memory)) == size < 6_000
     assert history.n_rows == 120_000
 
 
@@ -101,12 +107,15 @@ def test_infinite_thresholds_and_missing_ones_leave_a_gap() -> None:
     history = StreamHistory(2)
     history.add([[0.5, 0.5]] * 24, [math.inf] * 8 + [-math.inf] * 7 + [2.0] + [1.0] * 8, [False] * 24)
     assert [bucket.threshold for bucket in history.buckets()] == [None, 2.0, 1.0]
+    history.add([[0.5, 0.5]] * 16, [1e300, -1e31] * 4 + [1e30, -1e29] * 4, [False] * 16)  # as good as infinite, or not
+    assert [bucket.threshold for bucket in history.buckets()][3:] == [None, 4.5e29]
+    history.require_possible()
     history = StreamHistory(2)
     history.add([[0.5, 0.5]] * 3, None, [False] * 3)
     history.add([[0.5, 0.5]], None, [False])
     assert history.buckets()[0].threshold is None
     assert history.buckets()[0].log_evidence is None
-    json.dumps(history.state(), allow_nan=False)
+    assert all(np.isfinite(one).all() for one in (history.memory.open_sums, history.memory.open_threshold))
 
 
 def test_ends_are_where_buckets_end() -> None:
@@ -123,13 +132,16 @@ def test_ends_are_where_buckets_end() -> None:
 def test_a_restored_history_goes_on_bit_for_bit(cut: int) -> None:
     rows = rows_of(2_000, 3)
     whole, start = one_by_one(rows), one_by_one({name: values[:cut] for name, values in rows.items()})
-    restored = StreamHistory.from_state(3, json.loads(json.dumps(start.state())))
+    memory, _ = in_record(start.memory)
+    restored = StreamHistory.on(memory)
+    restored.require_possible()
     for i in range(cut, 2_000):
         restored.add(
             rows["prevalence"][i : i + 1], rows["thresholds"][i : i + 1], rows["alerts"][i : i + 1],
             log_evidence=rows["log_evidence"][i : i + 1],
         )  # fmt: skip
-    assert restored.state() == whole.state()
+    assert bits_of(memory) == bits_of(whole.memory)
+    assert bits_of(start.memory) != bits_of(memory)  # which it was restored from, and is independent of
 
 
 def test_a_monitor_that_is_cut_at_the_ends_sees_the_same() -> None:
@@ -144,50 +156,56 @@ def test_a_monitor_that_is_cut_at_the_ends_sees_the_same() -> None:
     assert update_monitor(None, ratios, [len(ratios)])[1] is None
 
 
-def _broken_states() -> list[tuple[str, Any]]:
-    good = one_by_one(rows_of(2_001, 2)).state()
-
-    def changed(**parts: Any) -> Any:
-        state = json.loads(json.dumps(good))
-        for path, value in parts.items():
-            *route, last = path.split("__")
-            place = state
-            for step in route:
-                place = place[step]
-            place[last] = value
-        return state
-
-    full, bucket = good["full"], good["open"]
-    return [
-        ("nothing", None),
-        ("a list", []),
-        ("no length", {name: value for name, value in good.items() if name != "length"}),
-        ("odd length", changed(length=12)),
-        ("true", changed(length=True)),
-        ("too few full", one_by_one(rows_of(500, 2)).state() | {"length": 16}),
-        ("ragged", changed(full__alerts=full["alerts"][:-1])),
-        ("too many alerts", changed(full__alerts=[17] * len(full["alerts"]))),
-        ("negative prevalence", changed(full__prevalence=[[1.5, -0.5]] * len(full["alerts"]))),
-        ("three classes", changed(full__prevalence=[[0.2, 0.3, 0.5]] * len(full["alerts"]))),
-        ("not a number", changed(full__thresholds=["x"] * len(full["alerts"]))),
-        ("infinite", changed(full__log_evidence=[math.inf] * len(full["alerts"]))),
-        ("open too long", changed(open__rows=16)),
-        ("open sums wrong", changed(open__prevalence=[bucket["prevalence"][0] + 1.0, bucket["prevalence"][1]])),
-        ("open without threshold", changed(open__threshold=None)),
-        ("a text for a column", changed(full__alerts="x" * len(full["alerts"]))),
-    ]
+N_BEFORE = 2_001  # 125 full buckets of 16 rows, and one row
+DAMAGES: list[tuple[str, str, Any, Any]] = [
+    ("odd length", "counts", LENGTH, 12),
+    ("a shorter length", "counts", LENGTH, 4),
+    ("no length", "counts", LENGTH, 0),
+    ("a length below 0", "counts", LENGTH, -16),
+    ("a length too long for so few buckets", "counts", LENGTH, 2**60),
+    ("more buckets than there are", "counts", N_FULL, 128),
+    ("buckets below 0", "counts", N_FULL, -1),
+    ("too few full", "counts", N_FULL, 63),
+    ("open too long", "counts", IN_OPEN, 16),
+    ("open below 0", "counts", IN_OPEN, -1),
+    ("more thresholds than rows", "counts", N_THRESHOLDS, 2),
+    ("thresholds below 0", "counts", N_THRESHOLDS, -1),
+    ("more open alerts than rows", "counts", ALERTS, 2),
+    ("too many alerts", "alerts", 124, 17),
+    ("alerts below 0", "alerts", 0, -1),
+    ("negative prevalence", "prevalence", 124, [1.5, -0.5]),
+    ("prevalence that is no distribution", "prevalence", 0, [0.5, 0.6]),
+    ("prevalence that is no number", "prevalence", 3, [0.5, math.nan]),
+    ("infinite evidence", "log_evidence", 124, math.inf),
+    ("infinite thresholds", "thresholds", 7, -math.inf),
+    ("infinite evidence of the open bucket", "open_evidence", 0, math.inf),
+    ("open sums wrong", "open_sums", 0, 2.0),
+    ("open thresholds beyond what a threshold can be", "open_threshold", 0, 1e300),
+    ("open thresholds where there was none", "counts", N_THRESHOLDS, 0),
+    ("open sums below 0", "open_sums", slice(None), [1.5, -0.5]),
+]
 
 
-@pytest.mark.parametrize(("name", "state"), _broken_states(), ids=lambda value: value if isinstance(value, str) else "")
-def test_a_damaged_state_is_refused(name: str, state: Any) -> None:
-    with pytest.raises(InvalidStateError):
-        StreamHistory.from_state(2, state)
+@pytest.mark.parametrize(("field", "place", "value"), [one[1:] for one in DAMAGES], ids=[one[0] for one in DAMAGES])
+def test_a_damaged_memory_is_refused(field: str, place: Any, value: Any) -> None:
+    history = one_by_one(rows_of(N_BEFORE, 2))
+    history.require_possible()
+    getattr(history.memory, field)[place] = value
+    with pytest.raises(InvalidStateError, match="history is damaged"):
+        history.require_possible()
+
+
+def test_a_long_bucket_beside_few_others_is_refused() -> None:
+    history = one_by_one(rows_of(500, 2))
+    history.memory.counts[LENGTH] = 16
+    with pytest.raises(InvalidStateError, match="history is damaged"):
+        history.require_possible()
 
 
 def test_rows_of_another_shape_change_nothing() -> None:
     history = StreamHistory(2)
     history.add([[0.5, 0.5]], [0.0], [True])
-    before = json.dumps(history.state())
+    before = bits_of(history.memory)
     for prevalence, thresholds, alerts, evidence in (
         ([[0.2, 0.3, 0.5]], [0.0], [True], None),
         ([[0.5, 0.5]], [0.0, 1.0], [True], None),
@@ -198,4 +216,4 @@ def test_rows_of_another_shape_change_nothing() -> None:
             history.add(prevalence, thresholds, alerts, log_evidence=evidence)
     with pytest.raises(InvalidInputError):
         StreamHistory(1)
-    assert json.dumps(history.state()) == before
+    assert bits_of(history.memory) == before

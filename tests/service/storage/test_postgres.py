@@ -70,8 +70,13 @@ def decide(
     return asyncio.run(hub.decide(stream, Rows(values, len(values), ids), sender))
 
 
-def state_of(hub: StreamHub, stream: str = "shop") -> Any:
-    return hub._writer.submit(stream, lambda live, _session, _at: live.online.state()).result()
+def state_of(hub: StreamHub, stream: str = "shop") -> bytes:
+    state: bytes = hub._writer.submit(stream, lambda live, _session, _at: live.online.state()).result()
+    return state
+
+
+def online_of(hub: StreamHub, stream: str = "shop") -> obil.OnlineClassifier:
+    return obil.OnlineClassifier.from_state(hub.model, state_of(hub, stream))
 
 
 def replayed(store: Store, folder: Path, stream: str = "shop") -> obil.OnlineClassifier:
@@ -117,8 +122,8 @@ def test_two_hubs_on_one_stream_lose_and_double_no_row(start: Start, folder: Pat
     store = open_store(url)
     assert states[0] == states[1] == replayed(store, folder).state()
     store.close()
-    assert states[0]["rows"] == 600
-    assert states[0]["labels"]["counts"]["labelled"] == 120
+    assert [online_of(hub).n_rows for hub in hubs] == [600, 600]
+    assert [online_of(hub).label_counts.labelled for hub in hubs] == [120, 120]
 
 
 def test_a_stream_made_by_many_at_once_is_one_stream(start: Start) -> None:
@@ -227,7 +232,7 @@ def test_a_lost_database_refuses_and_when_it_is_back_all_goes_on(
     assert acknowledged >= 96
     assert asyncio.run(hub.ready())
     state = state_of(hub)
-    assert state["rows"] == acknowledged
+    assert online_of(hub).n_rows == acknowledged
     store = open_store(url)
     assert replayed(store, folder).state() == state
     store.close()
@@ -270,7 +275,7 @@ def test_a_commit_whose_answer_is_lost_counts_once_when_it_is_sent_again(
             decide(hub, rows[5:], sender=sender)
     again = decide(hub, rows[5:], sender=sender)
     assert (again.repeated, again.first_row) == (True, 5)
-    assert state_of(hub)["rows"] == 10
+    assert online_of(hub).n_rows == 10
 
 
 def test_a_connection_lost_at_the_commit_is_not_said_to_have_kept_nothing(server: PostgresServer, url: str) -> None:

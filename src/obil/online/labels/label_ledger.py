@@ -11,15 +11,7 @@ import numpy.typing as npt
 from obil.arrays import BoolArray, FloatArray, as_integer, as_log_ratio_row, as_log_ratios, shown
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision_ids import WHOLE, Id, RowNames, as_id, as_ids, as_propensity, erased_id
-from obil.online.state.saved_ledger import (
-    COUNTED,
-    KIND,
-    STATE_FORMAT,
-    LabelCounts,
-    as_text,
-    read_ledger,
-    require_ledger_state,
-)
+from obil.online.labels.pending_block import COUNTED, LabelCounts, Pending, read_pending, write_pending
 
 LARGEST_HORIZON = 10_000_000
 LARGEST_FIRST_ROW = 2**53
@@ -205,49 +197,52 @@ class LabelLedger:
         rows = self._rows()
         return self._names.find(as_id(id), rows.start, rows.stop)
 
-    def state(self) -> dict[str, Any]:
-        """Return everything needed to continue bit for bit, as plain JSON values."""
+    def state(self) -> bytes:
+        """Return everything needed to continue bit for bit, beside the settings."""
         rows = self._rows()
         slots = self._slots(rows)
-        ids = [self._names.id_of.get(row) for row in rows] if self._names.id_of else []
-        return {
-            "format": STATE_FORMAT,
-            "kind": KIND,
-            "n_classes": self.n_classes,
-            "horizon": self.horizon,
-            "unlabeled_as": self.unlabeled_as,
-            "next_row": self.next_row,
-            "log_ratios": self._ratios[slots, 1:].ravel().tolist(),  # row by row, without the column of class 0
-            "n_inputs": self.n_inputs,
-            "inputs": as_text(self._inputs[slots]),
-            "alerts": "".join("01"[alert] for alert in self._alerts[slots].tolist()),
-            "ids": ids,  # None where the id is the row number; empty where all are
-            "labels": [[row - rows.start, *self._came[row]] for row in sorted(self._came)],
-            "counts": dict(self._tally),
-        }
+        named, came = self._names.id_of, self._came
+        ratios, inputs, alerts = self._ratios[slots], self._inputs[slots], self._alerts[slots]
+        return write_pending(Pending(self.next_row, ratios, inputs, alerts, named, came, self._tally))
 
-    @classmethod
-    def from_state(cls, state: Any) -> Self:
-        """Return a ledger that continues exactly where the one that made `state` stopped."""
-        require_ledger_state(state)
-        settings = {name: state[name] for name in ("n_classes", "horizon", "unlabeled_as", "n_inputs")}
-        try:
-            ledger = cls(**settings)
-        except InvalidInputError as error:
-            raise InvalidStateError(f"this label ledger is damaged: {error}") from None
-        saved = read_ledger(state, **settings)
-        ledger._came = saved.came
-        if saved.rows is not None:
-            n = len(saved.rows)
-            ledger._make_room(saved.rows.start, n)
-            ledger.next_row = saved.rows.stop
-            ledger._ratios[:n], ledger._alerts[:n], ledger._inputs[:n] = saved.log_ratios, saved.alerts, saved.inputs
-            for row, name in zip(saved.rows, saved.ids, strict=True):
+    def with_horizon(self, horizon: int) -> Self:
+        """Return a ledger without rows that remembers so many, with the other settings of this one."""
+        return type(self)(self.n_classes, horizon=horizon, unlabeled_as=self.unlabeled_as, n_inputs=self.n_inputs)
+
+    def restored(self, state: bytes, *, n_rows: int | None = None) -> Self:
+        """Return a ledger with these settings that continues where the one that made `state` stopped.
+
+        A shorter horizon forgets the oldest rows. `n_rows` is how many rows the stream has, where that is known.
+        """
+        ledger = self.with_horizon(self.horizon)
+        saved = read_pending(state, n_classes=self.n_classes)
+        if self.unlabeled_as is None and saved.counts["unlabeled"]:
+            raise InvalidStateError("unlabeled_as means nothing, so that no decision can count as unlabeled")
+        if saved.inputs.shape[1] != self.n_inputs:
+            raise InvalidStateError(
+                f"this state is damaged: its labels keep {saved.inputs.shape[1]} inputs of a row, its tracker takes "
+                f"{self.n_inputs}"
+            )
+        if n_rows is not None and saved.next_row not in (None, n_rows):
+            raise InvalidStateError(f"this state is damaged: its labels saw {saved.next_row} rows, the stream {n_rows}")
+        if n_rows is not None and self.horizon == 0:  # a stream numbers its rows itself, and tells no such ledger
+            saved = saved._replace(next_row=None)
+        if saved.next_row is not None:
+            kept = saved.rows[-self.horizon :] if self.horizon else range(saved.next_row, saved.next_row)
+            n, first = len(kept), kept.start
+            ledger._make_room(first, n)
+            ledger.next_row = saved.next_row
+            if n:
+                ledger._ratios[:n], ledger._alerts[:n] = saved.log_ratios[-n:], saved.alerts[-n:]
+                ledger._inputs[:n] = saved.inputs[-n:]
+            ledger._came = {row: known for row, known in saved.came.items() if row >= first}
+            for row in kept if saved.ids else ():
+                name = saved.ids.get(row, row)
                 if name != row or ledger._names.id_of:
-                    ledger._give_name(row, name, saved.rows.start)
+                    ledger._give_name(row, name, first)
                 if name == erased_id(row) and row not in ledger._came:
                     ledger._stale.add(row)
-        ledger._tally = saved.counts
+        ledger._tally = dict(saved.counts)
         return ledger
 
     def _rows(self) -> range:

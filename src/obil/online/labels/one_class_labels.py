@@ -1,13 +1,14 @@
 """Notice labels that are all of one class though the scores expect others: then only that class is reported."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, IntArray
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidStateError
+from obil.flat_record import in_record
 from obil.trackers import PriorTracker, SafeTracker
 
 FEWEST_LABELS = 20
@@ -25,6 +26,17 @@ class OneClass(NamedTuple):
     expected_others: float  # labels of other classes among those rows
 
 
+class OneClassMemory(NamedTuple):
+    """The last labelled rows, in a ring, and what is known of the labels."""
+
+    log_ratios: npt.NDArray[np.float32]  # (M, K)
+    counts: IntArray  # (4,) the class, or UNKNOWN or MIXED; labels; rows, and the place of the next one
+
+
+CLASS, N_LABELS, N_ROWS, NEXT = range(4)  # places in `counts`
+UNKNOWN, MIXED = -1, -2
+
+
 class OneClassLabels:
     """The labels of a stream as long as all are of one class; from the first other one on, nothing is kept.
 
@@ -38,45 +50,52 @@ class OneClassLabels:
     True
     """
 
-    __slots__ = ("_label", "_mixed", "_most", "_n_classes", "_n_labels", "_rows")
+    def __init__(self, n_classes: int) -> None:
+        most = max(min(MOST_ROWS, MOST_NUMBERS // n_classes // 2 * 2), FEWEST_LABELS)
+        rows = np.zeros((most, n_classes), dtype=np.float32)
+        self.memory = in_record(OneClassMemory(rows, np.array([UNKNOWN, 0, 0, 0])))[0]
 
-    def __init__(self, n_classes: int, *, mixed: bool = False) -> None:
-        self._n_classes, self._mixed = n_classes, mixed
-        self._most = max(min(MOST_ROWS, MOST_NUMBERS // n_classes), FEWEST_LABELS)
-        self._label: int | None = None
-        self._n_labels = 0
-        self._rows: list[list[float]] = []
+    @classmethod
+    def on(cls, memory: OneClassMemory) -> Self:
+        """Return the labels whose memory lies in a record."""
+        found = cls.__new__(cls)
+        found.memory = memory
+        return found
 
     @property
     def suspicious(self) -> bool:
         """Whether there are enough labels, all of one class, to look at what the scores expect."""
-        return not self._mixed and self._n_labels >= FEWEST_LABELS
+        return bool(self.memory.counts[CLASS] != MIXED and self.memory.counts[N_LABELS] >= FEWEST_LABELS)
 
     def add(self, log_ratios: FloatArray, label: int, replaced: int | None = None) -> None:
         """Take in a label with the log ratios of its row, (K,), and the other class that it takes the place of."""
-        if self._mixed:
+        rows, counts = self.memory
+        known = counts[CLASS]
+        if known == MIXED:
             return
-        if replaced is not None or self._label not in (None, label):
-            self._mixed, self._label, self._n_labels, self._rows = True, None, 0, []
+        if replaced is not None or known not in (UNKNOWN, label):
+            rows[...] = 0.0
+            counts[:] = MIXED, 0, 0, 0
             return
-        self._label = label
-        self._n_labels += 1
-        self._rows = [*self._rows, log_ratios.tolist()][-self._most :]
+        rows[counts[NEXT]] = log_ratios
+        counts[:] = label, counts[N_LABELS] + 1, min(counts[N_ROWS] + 1, len(rows)), (counts[NEXT] + 1) % len(rows)
 
     def forget_scores(self) -> None:
         """Look at no row that an earlier model scored."""
-        self._rows = []
+        self.memory.log_ratios[...] = 0.0
+        self.memory.counts[N_ROWS:] = 0
 
     def finding(self, prior: FloatArray) -> OneClass | None:
         """Return what is wrong if the prior (K,) holds that the scores alone give; None where nothing is."""
-        if not self.suspicious or not self._rows or self._label is None:
+        label, n_labels, n_rows, _ = self.memory.counts.tolist()
+        if not self.suspicious or not n_rows:
             return None
-        rows = np.array(self._rows)
-        posteriors = posteriors_at(rows, np.tile(prior, (len(rows), 1)))
-        expected = float((1.0 - posteriors[:, self._label]).sum())
+        rows = self.memory.log_ratios[:n_rows].astype(np.float64)
+        posteriors = posteriors_at(rows, np.tile(prior, (n_rows, 1)))
+        expected = float((1.0 - posteriors[:, label]).sum())
         if expected < FEWEST_EXPECTED:
             return None
-        return OneClass(self._label, self._n_labels, len(rows), expected)
+        return OneClass(label, n_labels, n_rows, expected)
 
     def finding_beside(self, tracker: PriorTracker) -> OneClass | None:
         """Return what is wrong at the prior that a tracker has from the scores."""
@@ -87,28 +106,10 @@ class OneClassLabels:
         labels = tracker.label_summary()
         return None if labels is None else self.finding(labels.unlabelled_prior)
 
-    def state(self) -> dict[str, Any]:
-        """Return everything needed to continue bit for bit, as plain JSON values."""
-        rows = [list(row) for row in self._rows]
-        return {"mixed": self._mixed, "label": self._label, "labels": self._n_labels, "log_ratios": rows}
-
-    @classmethod
-    def from_state(cls, n_classes: int, state: Any) -> Self:
-        """Return what continues exactly where the one that made `state` stopped."""
-        names = ("mixed", "label", "labels", "log_ratios")
-        if not isinstance(state, Mapping) or set(state) != set(names) or type(state["mixed"]) is not bool:
-            raise InvalidStateError(f"this state is damaged: its labels of one class hold {', '.join(names)}")
-        found = cls(n_classes, mixed=state["mixed"])
-        label, n_labels, rows = state["label"], state["labels"], state["log_ratios"]
-        if label is None and n_labels == 0 and rows == []:
-            return found
-        fits = type(label) is int and 0 <= label < n_classes and type(n_labels) is int and not found._mixed
-        fits = fits and isinstance(rows, list) and len(rows) <= min(n_labels, found._most)
-        try:
-            ratios = np.array(rows, dtype=np.float64).reshape(len(rows), n_classes)
-        except (TypeError, ValueError, OverflowError):
-            fits = False
-        if not fits or not np.isfinite(ratios).all():
+    def require_possible(self) -> None:
+        """Refuse a restored memory that no stream could have left."""
+        rows = self.memory.log_ratios
+        label, n_labels, n_rows, place = self.memory.counts.tolist()
+        fits = MIXED <= label < rows.shape[1] and 0 <= n_rows <= min(n_labels, len(rows)) and 0 <= place < len(rows)
+        if not fits or not np.isfinite(rows).all():
             raise InvalidStateError("this state is damaged: its labels of one class are none")
-        found._label, found._n_labels, found._rows = label, n_labels, ratios.tolist()
-        return found

@@ -2,22 +2,39 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import BoolArray, FloatArray, is_count
+from obil.arrays import BoolArray, FloatArray, IntArray
+from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.flat_record import in_record
 from obil.monitor import LabelShiftMonitor
 
 START_LENGTH = 8  # rows of a bucket before the first merge: a stream of 100 rows has a history too
 MOST_BUCKETS, FEWEST_BUCKETS = 128, 8  # more could not be distinguished in a plot
-MOST_NUMBERS = 800  # in all full buckets together: about 8 kB of JSON
-DIGITS = 5  # of what a full bucket holds: more than a plot or a split of the stream can use
-COLUMNS = ("prevalence", "thresholds", "alerts", "log_evidence")  # of the full buckets, in a state
+MOST_NUMBERS = 800  # in all full buckets together
+DIGITS = 5  # of what is shown of a full bucket: more than a plot or a split of the stream can use
+LARGEST_COUNT = 2**53
+LARGEST_THRESHOLD = 1e30  # beyond it a threshold is as good as infinite, and its mean may not be a float32
 
-_Values: TypeAlias = tuple[tuple[float, ...], float | None, int, float | None]  # of a full bucket
+
+class HistoryMemory(NamedTuple):
+    """M full buckets, of which some are used, and the open one."""
+
+    prevalence: npt.NDArray[np.float32]  # (M, K) mean posteriors
+    thresholds: npt.NDArray[np.float32]  # (M,) mean log thresholds; NaN where there was none
+    log_evidence: npt.NDArray[np.float32]  # (M,) after the last row; NaN without a monitor
+    alerts: IntArray  # (M,)
+    open_sums: FloatArray  # (K,) of posteriors
+    open_threshold: FloatArray  # (1,) the sum of thresholds
+    open_evidence: npt.NDArray[np.float32]  # (2,) the last, and nothing: a field fills whole units of 8 bytes
+    counts: IntArray  # (5,) rows of a full bucket, full buckets; open: rows, thresholds, alerts
+
+
+LENGTH, N_FULL, IN_OPEN, N_THRESHOLDS, ALERTS = range(5)  # places in `counts`
 
 
 class Bucket(NamedTuple):
@@ -48,55 +65,68 @@ class StreamHistory:
     Bucket(first_row=0, n_rows=2, prevalence=(0.8, 0.2), threshold=2.0, alerts=1, log_evidence=0.5)
     """
 
-    __slots__ = (
-        "_alerts", "_evidence", "_full", "_in_open", "_length", "_most",
-        "_n_thresholds", "_sums", "_threshold_sum",
-    )  # fmt: skip
-
     def __init__(self, n_classes: int) -> None:
         if type(n_classes) is not int or n_classes < 2:
             raise InvalidInputError(f"a history is of two classes or more, got {n_classes!r:.40}")
         numbers_each = n_classes + 3
-        self._most = max(min(MOST_BUCKETS, MOST_NUMBERS // numbers_each // 2 * 2), FEWEST_BUCKETS)
-        self._length = START_LENGTH
-        self._full: list[_Values] = []
-        self._open(n_classes)
+        most = max(min(MOST_BUCKETS, MOST_NUMBERS // numbers_each // 2 * 2), FEWEST_BUCKETS)
+        empty = HistoryMemory(
+            prevalence=np.zeros((most, n_classes), dtype=np.float32),
+            thresholds=np.zeros(most, dtype=np.float32),
+            log_evidence=np.zeros(most, dtype=np.float32),
+            alerts=np.zeros(most, dtype=np.int64),
+            open_sums=np.zeros(n_classes),
+            open_threshold=np.zeros(1),
+            open_evidence=np.array([np.nan, 0.0], dtype=np.float32),
+            counts=np.array([START_LENGTH, 0, 0, 0, 0]),
+        )
+        self.memory = in_record(empty)[0]
 
-    def _open(self, n_classes: int) -> None:
-        self._sums = [0.0] * n_classes
-        self._threshold_sum, self._n_thresholds, self._alerts, self._in_open = 0.0, 0, 0, 0
-        self._evidence: float | None = None
+    @classmethod
+    def on(cls, memory: HistoryMemory) -> Self:
+        """Return a history whose memory lies in a record."""
+        history = cls.__new__(cls)
+        history.memory = memory
+        return history
 
     @property
     def n_classes(self) -> int:
         """The number of classes, K."""
-        return len(self._sums)
+        return int(self.memory.open_sums.size)
 
     @property
     def n_rows(self) -> int:
         """Rows seen."""
-        return len(self._full) * self._length + self._in_open
+        length, n_full, in_open = self.memory.counts[:3].tolist()
+        return int(n_full * length + in_open)
 
     @property
     def bucket_length(self) -> int:
         """Rows of a full bucket: how finely the past can be told."""
-        return self._length
+        return int(self.memory.counts[LENGTH])
 
     def buckets(self) -> tuple[Bucket, ...]:
         """Return the stream so far, oldest first; the last bucket may be shorter than the others."""
-        found = [Bucket(number * self._length, self._length, *values) for number, values in enumerate(self._full)]
-        if self._in_open:
-            found.append(Bucket(len(self._full) * self._length, self._in_open, *self._values(self._in_open)))
+        memory = self.memory
+        length, n_full, in_open, n_thresholds, alerts = memory.counts.tolist()
+        columns = (memory.prevalence, memory.thresholds, memory.alerts, memory.log_evidence)
+        full = zip(*(column[:n_full].tolist() for column in columns), strict=True)
+        found = [_bucket(number * length, length, *values) for number, values in enumerate(full)]
+        if in_open:
+            total, evidence = float(memory.open_threshold[0]), float(memory.open_evidence[0])
+            means = (memory.open_sums / in_open).tolist()
+            threshold = total / n_thresholds if n_thresholds else math.nan
+            found.append(_bucket(n_full * length, in_open, means, threshold, alerts, evidence))
         return tuple(found)
 
     def ends(self, n_rows: int) -> list[int]:
         """Return after which of the next n rows the evidence is wanted: where buckets end, and after the last."""
-        ends, n_full, length = [], len(self._full), self._length
-        end = length - self._in_open
+        length, n_full, in_open = self.memory.counts[:3].tolist()
+        ends, end, most = [], length - in_open, self.memory.alerts.size
         while end < n_rows:
             ends.append(end)
             n_full += 1
-            if n_full == self._most:
+            if n_full == most:
                 n_full, length = n_full // 2, 2 * length
             end += length
         return [*ends, n_rows] if n_rows else ends
@@ -110,99 +140,93 @@ class StreamHistory:
         log_evidence: npt.ArrayLike | None = None,
     ) -> None:
         """Take in decided rows: posteriors (n, K), log thresholds (n,), alerts (n,), the evidence at their `ends`."""
-        rows, flags = np.asarray(prevalence, dtype=np.float64), np.asarray(alerts, dtype=np.bool_)
+        rows, flags = np.ascontiguousarray(prevalence, dtype=np.float64), np.asarray(alerts, dtype=np.bool_)
         ends = self.ends(len(rows))
-        limits = None if thresholds is None else np.asarray(thresholds, dtype=np.float64)
-        evidence = [None] * len(ends) if log_evidence is None else np.asarray(log_evidence, dtype=np.float64).tolist()
-        shapes = (rows.shape[1:], flags.shape, (len(rows),) if limits is None else limits.shape)
-        if shapes != ((self.n_classes,), (len(rows),), (len(rows),)) or len(evidence) != len(ends):
+        limits = np.full(len(rows), np.nan) if thresholds is None else np.asarray(thresholds, dtype=np.float64)
+        evidence = np.full(len(ends), np.nan) if log_evidence is None else np.asarray(log_evidence, dtype=np.float64)
+        if (rows.shape[1:], flags.shape, limits.shape, evidence.shape) != (
+            (self.n_classes,), (len(rows),), (len(rows),), (len(ends),)
+        ):  # fmt: skip
             raise InvalidInputError(
                 f"a history takes posteriors (n, {self.n_classes}), thresholds and alerts (n,), and the evidence at "
-                f"its {len(ends)} ends, got shapes {rows.shape}, {shapes[2]}, {shapes[1]} and {len(evidence)} values"
+                f"its {len(ends)} ends, got shapes {rows.shape}, {limits.shape}, {flags.shape} and {evidence.shape}"
             )
-        first = 0
-        for end, value in zip(ends, evidence, strict=True):
-            self._sums = [_summed(self._sums[k], rows[first:end, k]) for k in range(self.n_classes)]
-            if limits is not None:
-                usable = limits[first:end][np.isfinite(limits[first:end])]
-                self._threshold_sum = _summed(self._threshold_sum, usable)
-                self._n_thresholds += len(usable)
-            self._alerts += int(np.count_nonzero(flags[first:end]))
-            self._evidence = value
-            self._in_open += end - first
-            if self._in_open == self._length:
-                self._close()
-            first = end
+        add_to_history(rows, limits, flags, evidence, *self.memory)
 
-    def state(self) -> dict[str, Any]:
-        """Return everything needed to continue bit for bit, as plain JSON values: under 10 kB for up to 30 classes."""
-        columns = list(zip(*self._full, strict=True)) or [()] * len(COLUMNS)
-        full = {name: list(column) for name, column in zip(COLUMNS, columns, strict=True)}
-        return {
-            "length": self._length,
-            "full": full | {"prevalence": [list(prevalence) for prevalence in full["prevalence"]]},
-            "open": {
-                "rows": self._in_open,
-                "prevalence": list(self._sums),
-                "threshold": self._threshold_sum,
-                "thresholds": self._n_thresholds,
-                "alerts": self._alerts,
-                "log_evidence": self._evidence,
-            },
-        }
+    def require_possible(self) -> None:
+        """Refuse a restored memory that no stream could have left."""
+        memory, most = self.memory, self.memory.alerts.size
+        length, n_full, in_open, n_thresholds, alerts = memory.counts.tolist()
+        _require(length >= START_LENGTH and math.log2(length / START_LENGTH).is_integer() and length < LARGEST_COUNT)
+        _require(0 <= n_full < most and (length == START_LENGTH or n_full >= most // 2))
+        _require(0 <= in_open < length and 0 <= n_thresholds <= in_open and 0 <= alerts <= in_open)
+        full, last = memory.prevalence[:n_full], memory.open_sums
+        _require(bool((full >= 0.0).all() and (abs(full.sum(axis=1) - 1.0) <= 1e-4).all()))
+        _require(bool((last >= 0.0).all()) and bool(abs(last.sum() - in_open) <= 1e-4 * max(in_open, 1)))
+        _require(bool(abs(memory.open_threshold[0]) <= n_thresholds * LARGEST_THRESHOLD))
+        _require(bool((memory.alerts[:n_full] >= 0).all() and (memory.alerts[:n_full] <= length).all()))
+        _require(not np.isinf(memory.thresholds).any() and not np.isinf(memory.log_evidence).any())
+        _require(not np.isinf(memory.open_evidence).any())
 
-    @classmethod
-    def from_state(cls, n_classes: int, state: Any) -> Self:
-        """Return a history that continues exactly where the one that made `state` stopped."""
-        history = cls(n_classes)
-        try:
-            length, full, last = state["length"], state["full"], state["open"]
-            columns = [full[name] for name in COLUMNS]
-            sizes = {len(column) for column in columns}
-            parts = [last[name] for name in ("prevalence", "threshold", "alerts", "log_evidence")]
-            n_open, n_thresholds = last["rows"], last["thresholds"]
-        except (KeyError, TypeError, IndexError):
-            raise InvalidStateError("a history holds 'length', 'full' and 'open', each whole") from None
-        _require(is_count(length) and length >= START_LENGTH and math.log2(length / START_LENGTH).is_integer())
-        _require(len(sizes) == 1 and all(isinstance(column, list) for column in columns))
-        _require(is_count(n_open) and n_open < length and is_count(n_thresholds) and n_thresholds <= n_open)
-        n_full = sizes.pop()
-        _require(n_full < history._most and (length == START_LENGTH or n_full >= history._most // 2))
-        for number, values in enumerate([*zip(*columns, strict=True), tuple(parts)]):
-            prevalence, threshold, alerts, log_evidence = values
-            is_open = number == n_full
-            n_rows = n_open if is_open else length
-            _require(isinstance(prevalence, list) and len(prevalence) == n_classes and all(map(_is_number, prevalence)))
-            total = sum(prevalence) / n_rows if is_open and n_rows else sum(prevalence)
-            _require(all(one >= 0.0 for one in prevalence) and abs(total - (n_rows > 0)) <= 1e-4)
-            _require(_is_number(threshold) or (threshold is None and not is_open))
-            _require(log_evidence is None or _is_number(log_evidence))
-            _require(is_count(alerts) and alerts <= n_rows)
-        history._length = length
-        history._full = [
-            (tuple(map(float, prevalence)), _float_or_none(threshold), alerts, _float_or_none(evidence))
-            for prevalence, threshold, alerts, evidence in zip(*columns, strict=True)
-        ]
-        history._sums, history._threshold_sum = list(map(float, parts[0])), float(parts[1])
-        history._alerts, history._evidence = parts[2], _float_or_none(parts[3])
-        history._in_open, history._n_thresholds = n_open, n_thresholds
-        return history
 
-    def _values(self, n_rows: int) -> _Values:
-        return (
-            tuple(_short(total / n_rows) for total in self._sums),
-            _short(self._threshold_sum / self._n_thresholds) if self._n_thresholds else None,
-            self._alerts,
-            None if self._evidence is None else _short(self._evidence),
-        )
-
-    def _close(self) -> None:
-        self._full.append(self._values(self._length))
-        self._open(self.n_classes)
-        if len(self._full) == self._most:
-            pairs = zip(self._full[::2], self._full[1::2], strict=True)
-            self._full = [_merged(one, two) for one, two in pairs]
-            self._length *= 2
+@compiled
+def add_to_history(
+    rows: FloatArray,
+    thresholds: FloatArray,
+    flags: BoolArray,
+    evidence: FloatArray,
+    prevalence: npt.NDArray[np.float32],
+    mean_thresholds: npt.NDArray[np.float32],
+    log_evidence: npt.NDArray[np.float32],
+    alerts: IntArray,
+    open_sums: FloatArray,
+    open_threshold: FloatArray,
+    open_evidence: npt.NDArray[np.float32],
+    counts: IntArray,
+) -> None:
+    """Add decided rows, and the evidence after the last row of each bucket and of the batch."""
+    n_classes, taken = open_sums.size, 0
+    for t in range(rows.shape[0]):
+        for k in range(n_classes):
+            open_sums[k] += rows[t, k]
+        if abs(thresholds[t]) <= LARGEST_THRESHOLD:  # not NaN either
+            open_threshold[0] += thresholds[t]
+            counts[N_THRESHOLDS] += 1
+        counts[ALERTS] += flags[t]
+        counts[IN_OPEN] += 1
+        is_full = counts[IN_OPEN] == counts[LENGTH]
+        if is_full or t == rows.shape[0] - 1:
+            open_evidence[0] = evidence[taken]
+            taken += 1
+        if not is_full:
+            continue
+        place = counts[N_FULL]
+        for k in range(n_classes):
+            prevalence[place, k] = open_sums[k] / counts[IN_OPEN]
+            open_sums[k] = 0.0
+        mean_thresholds[place] = open_threshold[0] / counts[N_THRESHOLDS] if counts[N_THRESHOLDS] > 0 else np.nan
+        log_evidence[place] = open_evidence[0]
+        alerts[place] = counts[ALERTS]
+        open_threshold[0] = 0.0
+        open_evidence[0] = np.nan
+        counts[IN_OPEN] = counts[N_THRESHOLDS] = counts[ALERTS] = 0
+        counts[N_FULL] += 1
+        if counts[N_FULL] < alerts.size:
+            continue
+        for i in range(alerts.size // 2):  # neighbours are merged
+            for k in range(n_classes):
+                prevalence[i, k] = (prevalence[2 * i, k] + prevalence[2 * i + 1, k]) / 2.0
+            one, two = mean_thresholds[2 * i], mean_thresholds[2 * i + 1]
+            mean_thresholds[i] = two if np.isnan(one) else one if np.isnan(two) else (one + two) / 2.0
+            log_evidence[i] = log_evidence[2 * i + 1]
+            alerts[i] = alerts[2 * i] + alerts[2 * i + 1]
+        for i in range(alerts.size // 2, alerts.size):  # what is not used is 0 in a state
+            for k in range(n_classes):
+                prevalence[i, k] = 0.0
+            mean_thresholds[i] = log_evidence[i] = 0.0
+            alerts[i] = 0
+        counts[N_FULL] //= 2
+        counts[LENGTH] *= 2
 
 
 def update_monitor(
@@ -223,37 +247,21 @@ def update_monitor(
     return trusted, evidence
 
 
-def _merged(one: _Values, two: _Values) -> _Values:
-    prevalence = tuple(_short((a + b) / 2.0) for a, b in zip(one[0], two[0], strict=True))
-    return prevalence, _middle(one[1], two[1]), one[2] + two[2], two[3]
-
-
-def _summed(start: float, values: FloatArray) -> float:
-    """Return start + values[0] + values[1] ..., added one after the other: numpy's sum goes by pairs."""
-    if not len(values):
-        return start
-    run = np.empty(len(values) + 1)
-    run[0] = start
-    run[1:] = values
-    return float(np.add.accumulate(run)[-1])
+def _bucket(
+    first_row: int, n_rows: int, prevalence: list[float], threshold: float, alerts: int, log_evidence: float
+) -> Bucket:
+    return Bucket(
+        first_row,
+        n_rows,
+        tuple(_short(one) for one in prevalence),
+        None if math.isnan(threshold) else _short(threshold),
+        alerts,
+        None if math.isnan(log_evidence) else _short(log_evidence),
+    )
 
 
 def _short(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-def _float_or_none(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _middle(one: float | None, two: float | None) -> float | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return _short((one + two) / 2.0)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _require(holds: bool) -> None:

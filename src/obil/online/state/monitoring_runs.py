@@ -1,8 +1,7 @@
 """Remember the monitoring runs of a stream that ended: where, and where they had alarmed."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from obil.errors import InvalidStateError
 from obil.monitor import LabelShiftMonitor
 
 MOST_RUNS = 8  # kept, the last ones
@@ -30,20 +29,3 @@ def alarm_in_stream(monitor: LabelShiftMonitor, n_rows: int) -> int | None:
         return None
     before = n_rows - monitor.n_rows  # rows of an earlier model
     return max(monitor.alarm_row + before, 1)
-
-
-def monitoring_runs_of(state: Any, n_rows: int) -> tuple[MonitoringRun, ...]:
-    """Return the past runs that a state holds, in order."""
-    found = []
-    if not isinstance(state, list) or len(state) > MOST_RUNS:
-        raise InvalidStateError(f"this state is damaged: monitoring runs are a list of {MOST_RUNS} at most")
-    last = 0
-    for item in state:
-        whole = isinstance(item, list) and len(item) == 2 and type(item[0]) is int
-        if not whole or not last <= item[0] <= n_rows:
-            raise InvalidStateError("this state is damaged: monitoring runs end one after the other, within the stream")
-        if item[1] is not None and (type(item[1]) is not int or not 1 <= item[1] <= max(item[0], 1)):
-            raise InvalidStateError("this state is damaged: a monitoring run cannot alarm after its end")
-        last = item[0]
-        found.append(MonitoringRun(*item))
-    return tuple(found)

@@ -1,21 +1,30 @@
 """Count what decisions led to over about the last rows: expected from posteriors, and known from late labels."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import FloatArray, as_floats, as_integer, require_in, restore_arrays, shown
+from obil.arrays import FloatArray, IntArray, as_floats, as_integer, require_in
 from obil.compiled import compiled
 from obil.errors import InvalidInputError, InvalidStateError
+from obil.flat_record import in_record
 
 MEMORY = 5_000.0  # rows
 ENOUGH_LABELS = 30.0  # alerts, or misses, that labels have to stand for before they replace what is expected
 LARGEST_COUNT = 2**53
 
-_FLOATS, _FLAGS = np.dtype(np.float64), np.dtype(np.bool_)
+_FLAGS = np.dtype(np.bool_)
+
+
+class TallyMemory(NamedTuple):
+    """Sums that forget, over quiet rows and alerted ones."""
+
+    sums: FloatArray  # (2, 4) (quiet, alerted) x Part
+    surprise: FloatArray  # (1,)
+    labels: FloatArray  # (2, 2, 2) (quiet, alerted) x (negative, positive) x (weights, their squares)
+    seen: IntArray  # (1,) rows
 
 
 class Part(NamedTuple):
@@ -46,33 +55,46 @@ class OutcomeTally:
     (2, 0.9)
     """
 
-    def __init__(self, *, memory: float = MEMORY) -> None:
-        self.memory = require_in("memory", memory, 2.0, 1e12)  # about how many rows are remembered
-        self.n_seen = 0  # rows added in all
-        self._kept = 1.0 - 1.0 / self.memory
-        self._sums = np.zeros((2, 4))  # (quiet, alerted) x Part
-        self._surprise = np.zeros(1)
-        self._labels = np.zeros((2, 2, 2))  # (quiet, alerted) x (negative, positive) x (weights, their squares)
+    def __init__(self, *, n_remembered: float = MEMORY) -> None:
+        self.n_remembered = require_in("n_remembered", n_remembered, 2.0, 1e12)  # rows, about
+        self.kept = 1.0 - 1.0 / self.n_remembered
+        empty = TallyMemory(np.zeros((2, 4)), np.zeros(1), np.zeros((2, 2, 2)), np.zeros(1, dtype=np.int64))
+        self.memory = in_record(empty)[0]
         self.add(np.empty(0), np.empty(0, dtype=bool))  # compiles now, so that the first row does not wait
+
+    def on(self, memory: TallyMemory) -> Self:
+        """Return a tally that remembers as many rows, whose memory lies in a record."""
+        tally = type(self).__new__(type(self))
+        tally.n_remembered, tally.kept, tally.memory = self.n_remembered, self.kept, memory
+        return tally
+
+    def copy(self) -> Self:
+        """Return a tally that does not change with this one."""
+        return self.on(in_record(self.memory)[0])
+
+    @property
+    def n_seen(self) -> int:
+        """Rows added in all."""
+        return int(self.memory.seen[0])
 
     @property
     def quiet(self) -> Part:
         """The rows that were not alerted."""
-        return Part(*self._sums[0].tolist())
+        return Part(*self.memory.sums[0].tolist())
 
     @property
     def alerted(self) -> Part:
         """The rows that were."""
-        return Part(*self._sums[1].tolist())
+        return Part(*self.memory.sums[1].tolist())
 
     @property
     def surprise(self) -> float:
         """The expected positives beyond those that the priors of their rows stood for: 0 where a prior does not lag."""
-        return float(self._surprise[0])
+        return float(self.memory.surprise[0])
 
     def labelled(self, *, alerted: bool) -> LabelledPart:
         """Return what the labels of the alerted or of the quiet rows say; NaN where there are none."""
-        (negatives, negatives_squared), (positives, positives_squared) = self._labels[int(alerted)].tolist()
+        (negatives, negatives_squared), (positives, positives_squared) = self.memory.labels[int(alerted)].tolist()
         weight, squared = negatives + positives, negatives_squared + positives_squared
         if weight <= 0.0 or squared <= 0.0:
             return LabelledPart(math.nan, 0.0)
@@ -90,8 +112,7 @@ class OutcomeTally:
 
     def add_checked(self, posteriors: FloatArray, alerts: npt.NDArray[np.bool_], priors: FloatArray) -> None:
         """Do what `add` does with contiguous arrays that were checked already."""
-        _add(posteriors, alerts, priors, self._kept, self._sums, self._surprise, self._labels)
-        self.n_seen += alerts.size
+        add_to_tally(posteriors, alerts, priors, self.kept, *self.memory)
 
     def add_label(self, alert: bool, positive: bool, *, propensity: float = 1.0, age: int = 0, sign: int = 1) -> None:
         """Add a true label, or take one back that was replaced (`sign=-1`).
@@ -105,51 +126,24 @@ class OutcomeTally:
             raise InvalidInputError(f"sign must be 1 or -1, got {sign!r:.40}")
         if not all(isinstance(flag, bool | np.bool_) for flag in (alert, positive)):
             raise InvalidInputError(f"alert and positive must be true or false, got {alert!r:.40} and {positive!r:.40}")
-        weight = self._kept**rows_since / chance
-        cell = self._labels[int(alert), int(positive)]
+        weight = self.kept**rows_since / chance
+        cell = self.memory.labels[int(alert), int(positive)]
         # never below 0: what was added and taken back may differ in the last bit
         cell[:] = np.maximum(cell + sign * np.array([weight, weight**2]), 0.0)
 
-    def state(self) -> dict[str, Any]:
-        """Return everything needed to continue bit for bit, as plain JSON values."""
-        return {
-            "kind": "outcome_tally",
-            "memory": self.memory,
-            "seen": self.n_seen,
-            "sums": self._sums.tolist(),
-            "surprise": self.surprise,
-            "labels": self._labels.tolist(),
-        }
-
-    @classmethod
-    def from_state(cls, state: Any) -> Self:
-        """Return a tally that continues exactly where the one that made `state` stopped."""
-        if not isinstance(state, Mapping) or state.get("kind") != "outcome_tally":
-            raise InvalidStateError("this is not the state of an outcome tally")
-        memory = state.get("memory")
-        if isinstance(memory, bool) or not isinstance(memory, int | float):
-            raise InvalidStateError(f"a tally remembers a number of rows, got {shown(memory)}")
-        try:
-            tally = cls(memory=memory)
-            tally.n_seen = as_integer("seen", state.get("seen"), 0, LARGEST_COUNT)
-        except (InvalidInputError, OverflowError) as error:
-            raise InvalidStateError(f"this tally is damaged: {error}") from None
-        arrays = {"sums": tally._sums, "labels": tally._labels, "surprise": tally._surprise.reshape(())}
-        try:
-            restore_arrays(arrays, {name: state.get(name) for name in arrays})
-        except InvalidStateError as error:
-            raise InvalidStateError(f"this tally is damaged: {error}") from None
-        if (tally._sums < 0.0).any() or (tally._labels < 0.0).any():
+    def require_possible(self) -> None:
+        """Refuse a restored memory that no stream could have left."""
+        sums, n_seen = self.memory.sums, self.n_seen
+        if (sums < 0.0).any() or (self.memory.labels < 0.0).any() or not 0 <= n_seen <= LARGEST_COUNT:
             raise InvalidStateError("the sums and the labels of a tally are not negative")
-        most = min(float(tally.n_seen), tally.memory) * (1.0 + 1e-6) + 1e-6
-        totals, positives, slopes, noise = tally._sums.T
+        most = min(float(n_seen), self.n_remembered) * (1.0 + 1e-6) + 1e-6
+        totals, positives, slopes, noise = sums.T
         parts = {"posteriors": (positives, totals), "slopes": (slopes, positives), "noise": (noise, slopes)}
         wrong = [name for name, (part, whole) in parts.items() if (part > whole + 1e-9 * most).any()]
-        if totals.sum() > most or abs(tally.surprise) > most:
+        if totals.sum() > most or abs(self.surprise) > most:
             wrong.append("rows")
         if wrong:
-            raise InvalidStateError(f"the sums of a tally of {tally.n_seen} rows are too large: {', '.join(wrong)}")
-        return tally
+            raise InvalidStateError(f"the sums of a tally of {n_seen} rows are too large: {', '.join(wrong)}")
 
 
 def _checked(posteriors: npt.ArrayLike, alerts: npt.ArrayLike) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
@@ -165,7 +159,7 @@ def _checked(posteriors: npt.ArrayLike, alerts: npt.ArrayLike) -> tuple[FloatArr
 
 
 @compiled
-def _add(
+def add_to_tally(
     posteriors: FloatArray,
     alerts: npt.NDArray[np.bool_],
     priors: FloatArray,
@@ -173,7 +167,9 @@ def _add(
     sums: FloatArray,
     surprise: FloatArray,
     labels: FloatArray,
+    seen: IntArray,
 ) -> None:
+    """Add decided rows, each with P(positive) after it was seen and at the prior before."""
     kept_twice = kept * kept
     for t in range(posteriors.size):
         for part in range(2):
@@ -190,3 +186,4 @@ def _add(
         sums[part, 1] += posteriors[t]
         sums[part, 2] += doubt
         sums[part, 3] += doubt
+        seen[0] += 1

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Self
 
 import numpy as np
 
 from obil.arrays import BoolArray, FloatArray
 from obil.bayes.posterior import posteriors_at
 from obil.online.decision import Decisions
-from obil.online.state.history import StreamHistory
-from obil.online.state.outcome_tally import OutcomeTally
+from obil.online.state.history import HistoryMemory, StreamHistory
+from obil.online.state.outcome_tally import OutcomeTally, TallyMemory
 
 BLOCK = 256  # rows, or labels, that wait at most
 
@@ -37,16 +38,20 @@ class StreamRecord:
         nothing = np.empty((0, history.n_classes))
         posteriors_at(nothing, nothing)  # compiles now, so that no block waits for it
 
+    def on(self, tally: TallyMemory, history: HistoryMemory) -> Self:
+        """Return the record of a stream whose tally and history have these memories; nothing waits in it."""
+        return type(self)(self._tally.on(tally), StreamHistory.on(history), positive=self._positive)
+
     @property
     def tally(self) -> OutcomeTally:
         """What the decisions led to; ask again after more rows."""
-        self._pass_on()
+        self.pass_on()
         return self._tally
 
     @property
     def history(self) -> StreamHistory:
         """The whole stream so far; ask again after more rows."""
-        self._pass_on()
+        self.pass_on()
         return self._history
 
     def add_one(
@@ -62,11 +67,11 @@ class StreamRecord:
         # as plain floats: whoever holds the decision may change its arrays
         rows.append((log_ratios.tolist(), prior.tolist(), threshold, alert, log_evidence))
         if len(rows) == BLOCK:
-            self._pass_on()
+            self.pass_on()
 
     def add(self, decisions: Decisions, *, log_evidence: Sequence[float] | None = None) -> None:
         """Add decided rows, with the evidence at the `ends` that the history asks for."""
-        self._pass_on()
+        self.pass_on()
         posteriors, alerts, k = decisions.posteriors, decisions.alerts, self._positive
         if k is not None:
             self._tally.add(posteriors[:, k], alerts, priors=decisions.effective_priors[:, k])
@@ -76,9 +81,9 @@ class StreamRecord:
         """Take in a true label, checked already, or take one back: see `OutcomeTally.add_label`."""
         self._labels.append((len(self._rows), alert, positive, propensity, age, sign))
         if len(self._labels) == BLOCK:
-            self._pass_on()
+            self.pass_on()
 
-    def _pass_on(self) -> None:
+    def pass_on(self) -> None:
         """Add what waits: all rows to the history at once, and to the tally those between two labels."""
         posteriors, alerts, before = self._pass_on_to_history() if self._rows else _NO_ROWS
         labels, self._labels = self._labels, []

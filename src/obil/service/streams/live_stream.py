@@ -13,7 +13,6 @@ from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
 from obil.online.decision_ids import as_ids
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.state.packed_state import pack_stream
 from obil.policies.notation import policy_from_json
 from obil.service.records import LabelResult, SettingsChange, StreamSummary
 from obil.service.refusals import KeyReusedError, as_bad_input
@@ -33,7 +32,7 @@ class StateCopy(NamedTuple):
 
     row: StreamRow
     version: str
-    state: Mapping[str, Any]
+    state: bytes
 
 
 class LiveStream:
@@ -154,7 +153,7 @@ class LiveStream:
 
     def save_snapshot(self, session: Writing) -> None:
         """Write the whole state, so that the stream can be restored without earlier events."""
-        session.save_snapshot(self.row.id, Snapshot(self.row.seq, self.version, pack_stream(self.online)))
+        session.save_snapshot(self.row.id, Snapshot(self.row.seq, self.version, self.online.state()))
         self.snapshot_seq, self._snapshot_rows = self.row.seq, self.online.n_rows
 
     def _earlier(self, kind: str, sender: Sender, session: Writing) -> stored.StoredEvent | None:

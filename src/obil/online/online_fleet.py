@@ -1,0 +1,304 @@
+"""Decide many keyed streams of one model, each as an online classifier of its own would."""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obil.arrays import IntArray, as_log_ratios
+from obil.errors import InvalidInputError
+from obil.flat_record import copy_record
+from obil.online.decision import Decision, Decisions
+from obil.online.decision_ids import as_ids
+from obil.online.fleet_pass import can_pass, pass_over
+from obil.online.labels.label_ledger import LabelLedger
+from obil.online.online_classifier import OnlineClassifier
+from obil.serving.folds import folds_of_numbers
+from obil.serving.ratio_model import Scores
+
+MOST_OPEN = 256  # streams at hand as objects; the others are a record each
+LEAST_ROOM = 16  # records
+FEWEST_TOGETHER = 32  # keys of a batch, for which the passes over records pay
+
+
+class OnlineFleet:
+    """Many streams of one model and one set of settings, by key: 500 branches, 100,000 merchants.
+
+    Each key has an `OnlineClassifier` of its own, with its own prior, monitor, labels and history; `fleet[key]` is it.
+    Rows of many keys are scored together and decided in order within each key: what a key decides depends on its own
+    rows alone, bit for bit, however the keys are interleaved.
+
+    Parameters
+    ----------
+    model
+        A fitted `RatioClassifier` or `OBILClassifier`, or what `obil.load` returns.
+    store
+        Where states of streams go that are not used: any mutable mapping from keys to bytes. None keeps all in memory.
+    most_in_memory
+        How many streams stay in memory, the most recently used, where there is a store.
+    settings
+        Those of `OnlineClassifier`: costs, policy, tracker, prior, positive, monitor, horizon, unlabeled_as.
+
+    >>> from obil import RatioClassifier
+    >>> model = RatioClassifier.from_scores([-2.0, -1.0, 1.0, -1.0, 1.0, 2.0] * 10, [0, 0, 0, 1, 1, 1] * 10)
+    >>> fleet = OnlineFleet(model, prior=0.2)
+    >>> print(fleet.decide_many([[2.0], [-2.0], [2.0]], keys=["north", "south", "north"]).labels)
+    [1 0 1]
+    >>> sorted(fleet), fleet["north"].n_rows
+    (['north', 'south'], 2)
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        store: MutableMapping[Any, bytes] | None = None,
+        most_in_memory: int | None = None,
+        **settings: Any,
+    ) -> None:
+        if (store is None) != (most_in_memory is None):
+            raise InvalidInputError("store and most_in_memory belong together: give both, or neither")
+        if most_in_memory is not None and (type(most_in_memory) is not int or most_in_memory < 1):
+            raise InvalidInputError(f"most_in_memory must be a positive integer, got {most_in_memory!r:.40}")
+        self._fresh = OnlineClassifier(model, **settings)
+        self._model = self._fresh.model
+        self._store = store
+        self._most_in_memory = most_in_memory
+        self._open: OrderedDict[Any, OnlineClassifier] = OrderedDict()  # those at hand, the least recently used first
+        self._slots: OrderedDict[Any, int] = OrderedDict()  # of all in memory, in that order; where their records lie
+        self._ledgers: dict[int, LabelLedger] = {}  # by slot, of those whose rows may wait for labels
+        self._free: list[int] = []  # slots of streams that have gone
+        record, _ = self._fresh.parts()
+        self._records = np.zeros(0, dtype=record.dtype)
+
+    def __repr__(self) -> str:
+        return f"OnlineFleet({len(self):,} streams of {self._fresh!r})"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._slots
+        if self._store is not None:
+            yield from [key for key in self._store if key not in self._slots]
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._slots or (self._store is not None and key in self._store)
+
+    def __getitem__(self, key: Hashable) -> OnlineClassifier:
+        """Return the stream of a key, which behaves as an `OnlineClassifier`."""
+        if key not in self:
+            raise KeyError(key)
+        view: Any = FleetStream(self, key)
+        return view  # type: ignore[no-any-return]  # it passes everything on to one
+
+    def decide(self, x: Any, *, key: Hashable, id: Any = None) -> Decision:  # noqa: A002  # the name users know
+        """Decide one row of a key, whose stream starts with it if it is new."""
+        return self._opened(key).decide(x, id=id)
+
+    def decide_many(self, X: Any, *, keys: Sequence[Hashable], ids: Sequence[Any] | None = None) -> Decisions:
+        """Decide rows of many keys, in order within each; a key that is new starts a stream."""
+        return self._decide_groups(self._model.score(X), keys, ids)
+
+    def decide_log_ratios(
+        self,
+        log_ratios: npt.ArrayLike,
+        *,
+        keys: Sequence[Hashable],
+        evidence: npt.ArrayLike | None = None,
+        ids: Sequence[Any] | None = None,
+    ) -> Decisions:
+        """Decide rows of many keys whose log ratios, (n, K), are known: see `OnlineClassifier.decide_log_ratios`."""
+        ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
+        given = ratios[:, None] if evidence is None else np.asarray(evidence, dtype=np.float64)
+        return self._decide_groups(Scores(ratios, given[:, None]), keys, ids)
+
+    def feedback(self, key: Hashable, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002
+        """Learn the true label of a key's decision; return whether the key and the decision are known."""
+        return key in self and self._opened(key).feedback(id, label, propensity=propensity)
+
+    def forget(self, key: Hashable) -> bool:
+        """Erase the stream of a key; return whether there was one."""
+        known = key in self
+        if key in self._slots:
+            self._leave(key)
+        if self._store is not None:
+            self._store.pop(key, None)
+        return known
+
+    def flush(self) -> None:
+        """Write all streams to the store."""
+        if self._store is None:
+            raise InvalidInputError("this fleet has no store to write to: make it with store=")
+        for key in list(self._slots):
+            self._store[key] = self._opened(key).state()
+
+    def _decide_groups(self, scores: Scores, keys: Sequence[Hashable], ids: Sequence[Any] | None) -> Decisions:
+        """Decide the rows of each key together; the decisions come in the order of the rows."""
+        n_rows = len(scores.log_ratios)
+        names = None if ids is None else as_ids(ids)
+        for what, given in (("keys", keys), ("ids", names)):
+            if given is not None and len(given) != n_rows:
+                raise InvalidInputError(f"{what} must name every row ({n_rows}), got {len(given)}")
+        rows_of: dict[Hashable, list[int]] = {}
+        for row, key in enumerate(keys):
+            rows_of.setdefault(key, []).append(row)
+        if len(rows_of) >= FEWEST_TOGETHER and self._store is None and can_pass(self._fresh):
+            return self._decide_together(scores, rows_of, names)
+        parts = []
+        for key, rows in rows_of.items():
+            own = Scores(scores.log_ratios[rows], scores.evidence[rows])
+            own_ids = None if names is None else [names[row] for row in rows]
+            parts.append(self._opened(key)._decide_scores(own, own_ids))
+        return _in_order(parts, [row for rows in rows_of.values() for row in rows], self._fresh)
+
+    def _decide_together(
+        self, scores: Scores, rows_of: Mapping[Hashable, list[int]], names: Sequence[Any] | None
+    ) -> Decisions:
+        """Decide the rows of many keys in compiled passes over their records."""
+        slots = self._parked_slots(rows_of)
+        lengths = np.fromiter(map(len, rows_of.values()), np.int64, len(rows_of))
+        order = np.fromiter(chain.from_iterable(rows_of.values()), np.int64, int(lengths.sum()))
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        first = self._records["counters"]["seen"][slots, 0]
+        numbers = np.repeat(first - starts[:-1], lengths) + np.arange(len(order))  # of the rows in their streams
+        folds = folds_of_numbers(numbers, scores.evidence.shape[1])
+        evidence = np.ascontiguousarray(scores.evidence[order, folds])
+        ids = numbers.tolist() if names is None else [names[row] for row in order.tolist()]
+        decided, inputs = pass_over(
+            self._fresh, self._records, slots, starts, Scores(scores.log_ratios[order], evidence), ids
+        )
+        if self._fresh.horizon:
+            for g, slot in enumerate(slots.tolist()):
+                own = slice(starts[g], starts[g + 1])
+                self._ledger_of(slot).remember(
+                    int(numbers[own.start]), ids[own], decided.log_ratios[own], decided.alerts[own],
+                    None if inputs is None else inputs[own],
+                )  # fmt: skip
+        return _in_order([decided], order.tolist(), self._fresh)
+
+    def _parked_slots(self, keys: Iterable[Hashable]) -> IntArray:
+        """Return where the records of these keys lie, (n,), none of them at hand; new keys get one."""
+        self._park()
+        new = [key for key in keys if key not in self._slots]
+        self._make_room(len(new))
+        for key in new:
+            self._slots[key] = self._free.pop()
+        copy_record(self._fresh.parts()[0], self._records, [self._slots[key] for key in new])
+        return np.fromiter((self._slots[key] for key in keys), np.int64)
+
+    def _ledger_of(self, slot: int) -> LabelLedger:
+        """Return the decisions of a stream that wait for labels; there is nothing of them before the first."""
+        ledger = self._ledgers.get(slot)
+        if ledger is None:
+            empty = self._fresh.parts()[1]
+            ledger = self._ledgers[slot] = empty.with_horizon(empty.horizon)
+        return ledger
+
+    def _opened(self, key: Hashable) -> OnlineClassifier:
+        """Return the stream of a key as an object, new if the key is."""
+        online = self._open.get(key)
+        if online is not None:
+            self._open.move_to_end(key)
+            self._slots.move_to_end(key)
+            return online
+        if key not in self._slots:
+            self._enter(key)
+        slot = self._slots[key]
+        self._slots.move_to_end(key)
+        online = self._open[key] = self._fresh.resumed(self._records[slot, ...], self._ledger_of(slot))
+        if len(self._open) > MOST_OPEN:
+            self._park(keep=MOST_OPEN // 2)
+        if self._store is not None and len(self._slots) > (self._most_in_memory or 0):
+            self._evict(next(iter(self._slots)))
+        return online
+
+    def _enter(self, key: Hashable) -> None:
+        """Give a key a record: that of its state in the store, or that of a new stream."""
+        stored = None if self._store is None else self._store.get(key)
+        online = self._fresh if stored is None else OnlineClassifier.from_state(self._model, stored)
+        record, ledger = online.parts()
+        self._make_room(1)
+        slot = self._slots[key] = self._free.pop()
+        copy_record(record, self._records, [slot])
+        if stored is not None:
+            self._ledgers[slot] = ledger
+
+    def _park(self, keep: int = 0) -> None:
+        """Write the counters of streams at hand into their records, and let go of them, all but the last used."""
+        while len(self._open) > keep:
+            _, online = self._open.popitem(last=False)
+            online.parts()
+
+    def _evict(self, key: Hashable) -> None:
+        """Write a stream to the store."""
+        assert self._store is not None  # else nothing is evicted
+        online = self._open.get(key)
+        if online is None:
+            slot = self._slots[key]
+            online = self._fresh.resumed(self._records[slot, ...], self._ledger_of(slot))
+        self._store[key] = online.state()
+        self._leave(key)
+
+    def _leave(self, key: Hashable) -> None:
+        self._open.pop(key, None)
+        slot = self._slots.pop(key)
+        self._ledgers.pop(slot, None)
+        self._free.append(slot)
+
+    def _make_room(self, n: int) -> None:
+        """Have at least n free slots; records move, so that no stream stays at hand."""
+        if len(self._free) >= n:
+            return
+        self._park()
+        before = len(self._records)
+        records = np.zeros(max(2 * before, before + n, LEAST_ROOM), dtype=self._records.dtype)
+        records[:before] = self._records
+        self._records = records
+        self._free.extend(range(len(records) - 1, before - 1, -1))
+
+
+class FleetStream:
+    """The stream of one key: whatever is asked of it, the fleet's `OnlineClassifier` of that key answers."""
+
+    __slots__ = ("_fleet", "_key")
+
+    def __init__(self, fleet: OnlineFleet, key: Hashable) -> None:
+        object.__setattr__(self, "_fleet", fleet)
+        object.__setattr__(self, "_key", key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fleet._opened(self._key), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._fleet._opened(self._key), name, value)
+
+    def __repr__(self) -> str:
+        return repr(self._fleet._opened(self._key))
+
+
+def _in_order(parts: Sequence[Decisions], rows: Sequence[int], like: OnlineClassifier) -> Decisions:
+    """Return the decisions of several streams as those of `rows`, in the order of these."""
+    if not parts:
+        return like.copied().decide_log_ratios(np.empty((0, len(like.classes_))))
+    place = np.empty(len(rows), dtype=np.int64)
+    place[list(rows)] = np.arange(len(rows))
+    columns: dict[str, Any] = {}
+    for name in (
+        "numbers",
+        "log_ratios",
+        "effective_priors",
+        "posteriors",
+        "thresholds",
+        "reachable",
+        "trusted",
+        "evidence",
+    ):
+        values = [getattr(part, name) for part in parts]
+        columns[name] = None if values[0] is None else np.concatenate(values)[place]
+    ids = [name for part in parts for name in part.ids]
+    return replace(parts[0], ids=[ids[i] for i in place.tolist()], **columns)
