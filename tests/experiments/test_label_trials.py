@@ -117,5 +117,7 @@ def test_a_short_run_measures_every_trial() -> None:
     cells = label_trials.cells(settings)
     results = [(cell, json.loads(json.dumps(label_trials.run(cell, settings)))) for cell in cells]
     found = label_trials.figures(results, settings)
-    assert found["online_shoppers.0.05.500.0.005.default"] == pytest.approx(found["online_shoppers.tracker"], rel=0.01)
+    # the plain replay has the nine experts without inputs; the tracker has one with them, too, which gains here
+    nine, tracker = found["online_shoppers.0.05.500.0.005.default"], found["online_shoppers.tracker"]
+    assert 0.95 * nine < tracker < 0.99 * nine
     assert all(f"all.0.05.500.0.02.{trial}.mean" in found for trial in settings["trials"])

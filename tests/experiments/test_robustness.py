@@ -67,7 +67,10 @@ def test_a_distorted_model_scores_as_its_held_out_rows_say(model: RatioClassifie
     wrong, rows = miscalibration.distorted(model.model_, fault), np.array([[0.0], [1.0], [3.0]])
     np.testing.assert_allclose(wrong.log_ratios(rows), fault.of(model.model_.log_ratios(rows)))
     np.testing.assert_allclose(wrong.holdout_.log_ratios[:, 1], 0.5 * model.holdout_.log_ratios[:, 1] + 1.0)
-    np.testing.assert_allclose(wrong.score(rows).evidence, fault.of(model.model_.score(rows).evidence))
+    n_sources = 1 + model.model_.n_views  # inputs, which stand after them, are no log ratios
+    scored, before = wrong.score(rows).evidence, model.model_.score(rows).evidence
+    np.testing.assert_allclose(scored[:, :, :n_sources], fault.of(before[:, :, :n_sources]))
+    np.testing.assert_array_equal(scored[:, :, n_sources:], before[:, :, n_sources:])
     right, own = model.model_.evidence_holdout, wrong.evidence_holdout
     np.testing.assert_allclose(own.log_ratios, fault.of(right.log_ratios))
 

@@ -23,8 +23,7 @@ KNOWN_MISSES = {
     "wild": {  # docs/safety.md says on which streams, and why
         "all.shuffled.worst",  # 1.0021 of 1.001
         "all.jump.least",  # 9 of 12 streams follow a jump to .9 of the oracle's gain; two weak models do not
-        "all.recalibrated.least",  # .57 and 0 on two of seven streams
-        "all.labels_left_out.log_loss.worst",  # 1.0051 of 1.002
+        "all.recalibrated.least",  # .20 on one of seven streams, which has next to no labelled positive
         "all.left_out.log_loss.worst",  # 1.0052 of 1.005
         "all.safe.cost_1_5.worst",  # 1.027 of 1.01
     },

@@ -392,7 +392,7 @@ def test_where_one_of_model_and_views_is_wrapped_strings_reach_all_of_them_as_th
     model = RatioClassifier(own, views=True, random_state=0, **settings).fit(X, y).model_
     assert model.encoder is None
     assert all(isinstance(fold, EstimatorScorer) for fold in all_folds(model))
-    assert model.score(X).evidence.shape == (300, settings.get("cv", 5), 1 + 4, 2)
+    assert model.score(X).evidence.shape == (300, settings.get("cv", 5), 1 + 4 + model.n_inputs, 2)
 
 
 def test_a_model_you_already_have_is_frozen() -> None:
