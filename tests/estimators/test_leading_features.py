@@ -101,7 +101,7 @@ def test_strings_that_only_the_users_own_pipeline_reads_are_inputs_too() -> None
     y = ((table["ward"] == "A") & (rng.random(400) < 0.7)).to_numpy().astype(int)
     unknown = FunctionTransformer(_as_given)  # no arrays: the estimator stays wrapped
     steps = (OneHotEncoder(handle_unknown="ignore"), unknown, LogisticRegression())
-    fitted = RatioClassifier(make_pipeline(*steps), cv=3, views=False, random_state=0).fit(table.round(0), y)
+    fitted = RatioClassifier(make_pipeline(*steps), cv=3, random_state=0).fit(table.round(0), y)
     assert fitted.model_.encoder is None
     assert fitted.model_.inputs is not None
     place = fitted.model_.inputs.features.index(0)

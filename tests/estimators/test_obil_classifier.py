@@ -350,8 +350,9 @@ def test_views_are_other_scores_of_the_same_rows() -> None:
     with_views.fit(stream.features, stream.labels)
     assert with_views.model_.score(stream.features).evidence.shape == (500, 5, 1 + 4 + N_INPUTS, 2)
     assert with_views.model_.view_members[0].holdout.shape == with_views.holdout_.log_ratios.shape
+    # nor are there inputs for labels without views
     without = clone(with_views).set_params(views=False).fit(stream.features, stream.labels)
-    assert without.model_.score(stream.features).evidence.shape == (500, 5, 1 + N_INPUTS, 2)
+    assert without.model_.score(stream.features).evidence.shape == (500, 5, 1, 2)
 
 
 @pytest.mark.parametrize(

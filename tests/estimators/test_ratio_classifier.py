@@ -300,7 +300,7 @@ def test_views_are_scores_of_feature_subsets() -> None:
     plain = RatioClassifier(LogisticRegression(), cv=2, views=False, random_state=0)
     plain.fit(stream.features, stream.labels)
     without = plain.model_.score(stream.features[:50])
-    assert without.evidence.shape == (50, 2, 1 + 12, 2)
+    assert without.evidence.shape == (50, 2, 1, 2)  # nor inputs
     # views change neither the model's own evidence nor its log ratios
     np.testing.assert_array_equal(without.evidence[:, :, 0], evidence[:, :, 0])
     np.testing.assert_array_equal(without.log_ratios, model.model_.score(stream.features[:50]).log_ratios)

@@ -68,7 +68,8 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     calibration
         As in `RatioClassifier`.
     views
-        Whether to fit cheap members on feature subsets, too: what supports a move of the prior without labels.
+        Whether to fit cheap members on feature subsets, too: what supports a move of the prior without labels; and to
+        choose the inputs that late labels recalibrate by.
     categorical_features
         Columns of an array that hold codes; categorical columns of a DataFrame are found.
     device
@@ -336,8 +337,10 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         given = rows.origin[member_scores.rows]
         order = np.lexsort((given,) if times is None else (given, times))
         model = model.with_rows_in(order)
-        inputs = fit_row_inputs(rows.X, model, member_scores.rows[order], categories=rows.categories)
-        self.model_ = replace(model, inputs=inputs)
+        if self.views:
+            inputs = fit_row_inputs(rows.X, model, member_scores.rows[order], categories=rows.categories)
+            model = replace(model, inputs=inputs)
+        self.model_ = model
 
     def _check_rows(self, X: Any) -> Any:
         X = as_dataframe(X)

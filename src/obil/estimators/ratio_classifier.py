@@ -51,8 +51,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         unless folds learned from less than 70 % of the rows, or from unequal parts.
     views
         Whether to fit cheap members on feature subsets, too: what supports a move of the prior in a stream without
-        labels. There are none of sparse rows, of rows of one feature, of rows that are no table, and beside a
-        `FrozenEstimator` of fewer than 20 rows of a class.
+        labels; and to choose the inputs that late labels recalibrate by. There are no views of sparse rows, of rows of
+        one feature, of rows that are no table, and beside a `FrozenEstimator` of fewer than 20 rows of a class.
     n_jobs
         Folds fitted at once.
     random_state
@@ -155,7 +155,9 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if time is not None:  # a tracker's past errors are read in the order of held-out rows
             order = np.argsort(np.asarray(time)[rows], kind="stable")
             model, rows = model.with_rows_in(order), rows[order]
-        self.model_ = replace(model, inputs=fit_row_inputs(X, model, rows, categories=self._categories))
+        if self.views:
+            model = replace(model, inputs=fit_row_inputs(X, model, rows, categories=self._categories))
+        self.model_ = model
         warn_of_dependence(self.model_)
         return self
 

@@ -167,7 +167,7 @@ class SafeTracker(CompiledTracker):
             return other
         fresh, own = other._memory.labels, self._memory.labels.weights[:N_PRIORS]
         # recalibrations were of the old scores: their weight goes to the priors, half of all to the start
-        fresh.weights[:] = self._label_start.weights / 2.0
+        fresh.weights[:] = other._label_start.weights / 2.0
         fresh.weights[:N_PRIORS] += own / own.sum() / 2.0
         in_prevalence = self._memory.labels.prevalence_weights[: fresh.prevalence_weights.size]
         fresh.prevalence_weights[: in_prevalence.size] += in_prevalence
