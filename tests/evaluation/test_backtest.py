@@ -428,7 +428,7 @@ def test_advice_survives_saving_and_loading(tmp_path: Path) -> None:
     assert load(tmp_path / "model").advice == advice
     save(load(tmp_path / "model").with_advice(TrackerAdvice("fast")), tmp_path / "model")
     assert load(tmp_path / "model").advice == TrackerAdvice("fast", None)
-    tracker = SafeTracker.for_model(model, lead=advice.lead, start_weights=advice.start_weights).start(0.1)
+    tracker = SafeTracker.for_model(model.with_advice(advice)).start(0.1)
     assert tracker.status == "the start prior, until labels come"
 
 
