@@ -5,6 +5,7 @@ little-endian numbers, so that its bytes are a state, and many records are one a
 """
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ from obil.errors import InvalidStateError
 AnyMemory = TypeVar("AnyMemory", bound=tuple[Any, ...])
 Record = npt.NDArray[np.void]  # ()
 UNIT = 8  # bytes, of which a record is a multiple
+DEFLATE_LEVEL = 1  # of 1 to 9: others take twice the time for 2 % fewer bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,8 +34,8 @@ class Layout:
     56
     >>> record = np.zeros((), layout.dtype)
     >>> record["sums"][1, 2] = 0.5
-    >>> len(pack(record)), bool(layout.unpack(pack(record))["sums"][1, 2] == 0.5)
-    (9, True)
+    >>> bool(layout.unpack(pack(record))["sums"][1, 2] == 0.5)
+    True
     """
 
     dtype: np.dtype[Any]
@@ -61,29 +63,22 @@ class Layout:
 
     def unpack(self, data: bytes) -> Record:
         """Return a record that was packed, if it is whole and its floats are finite; NaN may stand in a float32."""
-        n_units = len(self.is_float)
-        n_flags = -(-n_units // 8)
+        inflater = zlib.decompressobj()
         try:
-            used = np.unpackbits(np.frombuffer(data, np.uint8, n_flags), count=n_units).view(np.bool_)
-            kept = np.frombuffer(data, "<u8", offset=n_flags)
-        except ValueError:
-            raise InvalidStateError("this state is damaged: its record is not whole") from None
-        if len(kept) != np.count_nonzero(used):  # a single one would fill all
+            raw = inflater.decompress(data, self.dtype.itemsize + 1)  # a hostile one may be far longer
+        except zlib.error:
+            raw = b""
+        if len(raw) != self.dtype.itemsize or not inflater.eof or inflater.unused_data:
             raise InvalidStateError("this state is damaged: its record is not whole")
-        units = np.zeros(n_units, dtype="<u8")
-        units[used] = kept
+        units = np.frombuffer(bytearray(raw), dtype="<u8")
         if not np.isfinite(units.view("<f8")[self.is_float]).all():
             raise InvalidStateError("this state is damaged: its numbers must be finite")
         return units.view(self.dtype).reshape(())
 
 
 def pack(record: Record) -> bytes:
-    """Return a record in few bytes: which of its units of eight bytes are not 0, and those."""
-    units = _units(record)
-    used = units != 0
-    flags: bytes = np.packbits(used).tobytes()
-    kept: bytes = units[used].tobytes()
-    return flags + kept
+    """Return a record in fewer bytes."""
+    return zlib.compress(record.tobytes(), DEFLATE_LEVEL)
 
 
 def in_record(memory: AnyMemory) -> tuple[AnyMemory, Record]:

@@ -7,7 +7,7 @@ import pytest
 
 from obil import Costs, OnlineClassifier, OnlineFleet
 from obil.arrays import FloatArray
-from obil.errors import InvalidInputError
+from obil.errors import InvalidInputError, InvalidStateError
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, triangle_model, triangle_scores
 
@@ -87,8 +87,30 @@ def test_the_view_of_a_key_stays_valid_when_others_are_used() -> None:
     fleet.decide_many(pair_rows(600), keys=[f"{i}" for i in range(600)])  # others push it out
     view.decide(pair_rows(1)[0])
     assert view.n_rows == fleet["x"].n_rows == 2
-    view.costs = Costs(false_positive=1, false_negative=50)
-    assert fleet["x"].costs == Costs(false_positive=1, false_negative=50)
+    with pytest.raises(InvalidInputError, match=r"costs of 'x' cannot be set: .* Set fleet.policy"):
+        view.costs = Costs(false_positive=1, false_negative=50)
+    assert fleet.forget("x")
+    with pytest.raises(KeyError):
+        view.decide(pair_rows(1)[0])
+    assert "x" not in fleet
+
+
+def test_a_policy_of_the_fleet_holds_for_every_stream_wherever_it_is_kept() -> None:
+    rows, keys = pair_rows(900), drawn_keys(900, 300)
+    store: dict[str, bytes] = {}
+    fleets = OnlineFleet(PAIR), OnlineFleet(PAIR, store=store, most_in_memory=5)
+    single = OnlineClassifier(PAIR)
+    own = rows_of(keys, "branch 7")
+    for fleet in fleets:
+        fleet.decide_many(rows, keys=keys)
+        fleet.policy = "recall:0.9"
+    single.decide_many(rows[own])
+    single.policy = "recall:0.9"
+    expected = single.decide_many(rows[own])
+    for fleet in fleets:
+        decided = fleet.decide_many(rows, keys=keys)
+        assert np.array_equal(decided.labels[own], expected.labels)
+        assert fleet["branch 7"].policy == single.policy
 
 
 def test_a_key_that_is_forgotten_starts_anew() -> None:
@@ -109,6 +131,13 @@ def test_bad_input_changes_nothing() -> None:
         fleet.decide_many(pair_rows(3), keys=["a"])
     with pytest.raises(InvalidInputError, match="ids must name every row"):
         fleet.decide_many(pair_rows(3), keys=["a"] * 3, ids=["one"])
+    for missing in (None, float("nan")):
+        with pytest.raises(InvalidInputError, match=r"row 1 \(from 0\) has no key"):
+            fleet.decide_many(pair_rows(3), keys=["a", missing, "b"])
+    with pytest.raises(InvalidInputError, match="evidence"):
+        fleet.decide_log_ratios([[0.0, 1.0]], keys=["a"], evidence=[[[0.0, np.nan]]])
+    with pytest.raises(InvalidStateError, match=r"the state of 'a' belongs to a stream with another start prior"):
+        OnlineFleet(PAIR, prior=0.5, store={"a": OnlineClassifier(PAIR).state()}, most_in_memory=1)["a"].n_rows
     with pytest.raises(InvalidInputError, match="log_ratios"):
         fleet.decide_log_ratios([[0.0, 1.0], [0.0, np.nan]], keys=["a", "b"])
     with pytest.raises(InvalidInputError, match="store and most_in_memory belong together"):

@@ -2,14 +2,14 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import IntArray, as_log_ratios
+from obil.arrays import IntArray, as_evidence, as_log_ratios
 from obil.errors import InvalidInputError
 from obil.flat_record import copy_record
 from obil.online.decision import Decision, Decisions
@@ -17,6 +17,8 @@ from obil.online.decision_ids import as_ids
 from obil.online.fleet_pass import can_pass, pass_over
 from obil.online.labels.label_ledger import LabelLedger
 from obil.online.online_classifier import OnlineClassifier
+from obil.online.state.resume import resumed
+from obil.policies import Policy
 from obil.serving.folds import folds_of_numbers
 from obil.serving.ratio_model import Scores
 
@@ -28,9 +30,9 @@ FEWEST_TOGETHER = 32  # keys of a batch, for which the passes over records pay
 class OnlineFleet:
     """Many streams of one model and one set of settings, by key: 500 branches, 100,000 merchants.
 
-    Each key has an `OnlineClassifier` of its own, with its own prior, monitor, labels and history; `fleet[key]` is it.
+    Each key has a prior, a monitor, labels and a history of its own; `fleet[key]` behaves as an `OnlineClassifier`.
     Rows of many keys are scored together and decided in order within each key: what a key decides depends on its own
-    rows alone, bit for bit, however the keys are interleaved.
+    rows alone, bit for bit, however the keys are interleaved. A fleet has one writer.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ class OnlineFleet:
             raise InvalidInputError("store and most_in_memory belong together: give both, or neither")
         if most_in_memory is not None and (type(most_in_memory) is not int or most_in_memory < 1):
             raise InvalidInputError(f"most_in_memory must be a positive integer, got {most_in_memory!r:.40}")
-        self._fresh = OnlineClassifier(model, **settings)
+        self._fresh = OnlineClassifier(model, **settings)  # what every new stream is copied from
         self._model = self._fresh.model
         self._store = store
         self._most_in_memory = most_in_memory
@@ -96,25 +98,39 @@ class OnlineFleet:
         view: Any = FleetStream(self, key)
         return view  # type: ignore[no-any-return]  # it passes everything on to one
 
-    def decide(self, x: Any, *, key: Hashable, id: Any = None) -> Decision:  # noqa: A002  # the name users know
-        """Decide one row of a key, whose stream starts with it if it is new."""
-        return self._opened(key).decide(x, id=id)
+    @property
+    def policy(self) -> Policy:
+        """The rule for the threshold of all streams; a new one takes effect from the next row on."""
+        return self._fresh.policy
 
-    def decide_many(self, X: Any, *, keys: Sequence[Hashable], ids: Sequence[Any] | None = None) -> Decisions:
+    @policy.setter
+    def policy(self, policy: Policy | str) -> None:
+        self._park()
+        self._fresh.policy = policy
+
+    def decide(self, x: Any, *, key: Hashable, id: Any = None, at: Any = None) -> Decision:  # noqa: A002
+        """Decide one row of a key, whose stream starts with it if it is new; `id` and `at` as in `OnlineClassifier`."""
+        return self._opened(_plain_keys([key])[0]).decide(x, id=id, at=at)
+
+    def decide_many(
+        self, X: Any, *, keys: Iterable[Hashable], ids: Sequence[Any] | None = None, at: Any = None
+    ) -> Decisions:
         """Decide rows of many keys, in order within each; a key that is new starts a stream."""
-        return self._decide_groups(self._model.score(X), keys, ids)
+        return self._decide_groups(self._model.score(X, at=at), keys, ids)
 
     def decide_log_ratios(
         self,
         log_ratios: npt.ArrayLike,
         *,
-        keys: Sequence[Hashable],
+        keys: Iterable[Hashable],
         evidence: npt.ArrayLike | None = None,
         ids: Sequence[Any] | None = None,
     ) -> Decisions:
         """Decide rows of many keys whose log ratios, (n, K), are known: see `OnlineClassifier.decide_log_ratios`."""
         ratios = as_log_ratios(log_ratios, n_classes=self._model.n_classes)
-        given = ratios[:, None] if evidence is None else np.asarray(evidence, dtype=np.float64)
+        given = ratios[:, None]
+        if evidence is not None:
+            given = as_evidence(evidence, n_rows=len(ratios), n_classes=ratios.shape[1])
         return self._decide_groups(Scores(ratios, given[:, None]), keys, ids)
 
     def feedback(self, key: Hashable, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002
@@ -137,15 +153,15 @@ class OnlineFleet:
         for key in list(self._slots):
             self._store[key] = self._opened(key).state()
 
-    def _decide_groups(self, scores: Scores, keys: Sequence[Hashable], ids: Sequence[Any] | None) -> Decisions:
+    def _decide_groups(self, scores: Scores, keys: Iterable[Hashable], ids: Sequence[Any] | None) -> Decisions:
         """Decide the rows of each key together; the decisions come in the order of the rows."""
         n_rows = len(scores.log_ratios)
-        names = None if ids is None else as_ids(ids)
-        for what, given in (("keys", keys), ("ids", names)):
+        own_keys, names = _plain_keys(keys), None if ids is None else as_ids(ids)
+        for what, given in (("keys", own_keys), ("ids", names)):
             if given is not None and len(given) != n_rows:
                 raise InvalidInputError(f"{what} must name every row ({n_rows}), got {len(given)}")
         rows_of: dict[Hashable, list[int]] = {}
-        for row, key in enumerate(keys):
+        for row, key in enumerate(own_keys):
             rows_of.setdefault(key, []).append(row)
         if len(rows_of) >= FEWEST_TOGETHER and self._store is None and can_pass(self._fresh):
             return self._decide_together(scores, rows_of, names)
@@ -220,7 +236,9 @@ class OnlineFleet:
     def _enter(self, key: Hashable) -> None:
         """Give a key a record: that of its state in the store, or that of a new stream."""
         stored = None if self._store is None else self._store.get(key)
-        online = self._fresh if stored is None else OnlineClassifier.from_state(self._model, stored)
+        online = self._fresh
+        if stored is not None:
+            online = resumed(self._fresh, stored, name=f"the state of {key!r:.60}", change_policy=True)
         record, ledger = online.parts()
         self._make_room(1)
         slot = self._slots[key] = self._free.pop()
@@ -263,7 +281,10 @@ class OnlineFleet:
 
 
 class FleetStream:
-    """The stream of one key: whatever is asked of it, the fleet's `OnlineClassifier` of that key answers."""
+    """The stream of one key: whatever is asked of it, the fleet's `OnlineClassifier` of that key answers.
+
+    Its settings are the fleet's, and are changed there.
+    """
 
     __slots__ = ("_fleet", "_key")
 
@@ -272,13 +293,31 @@ class FleetStream:
         object.__setattr__(self, "_key", key)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._fleet._opened(self._key), name)
+        return getattr(self._stream(), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._fleet._opened(self._key), name, value)
+        raise InvalidInputError(
+            f"{name} of {self._key!r:.60} cannot be set: all streams of a fleet have its settings. Set fleet.policy, "
+            "or make another fleet"
+        )
 
     def __repr__(self) -> str:
-        return repr(self._fleet._opened(self._key))
+        return repr(self._stream())
+
+    def _stream(self) -> OnlineClassifier:
+        fleet: OnlineFleet = self._fleet
+        if self._key not in fleet:
+            raise KeyError(self._key)  # it was forgotten
+        return fleet._opened(self._key)
+
+
+def _plain_keys(keys: Iterable[Hashable]) -> list[Hashable]:
+    """Return keys as plain Python values, or say which row lacks one: a missing value equals no other."""
+    plain: list[Hashable] = keys.tolist() if hasattr(keys, "tolist") else list(keys)
+    for row, key in enumerate(plain):
+        if key is None or key != key:  # noqa: PLR0124  # NaN is the value that differs from itself
+            raise InvalidInputError(f"row {row} (from 0) has no key, got {key!r}: name the stream of every row")
+    return plain
 
 
 def _in_order(parts: Sequence[Decisions], rows: Sequence[int], like: OnlineClassifier) -> Decisions:
@@ -288,16 +327,7 @@ def _in_order(parts: Sequence[Decisions], rows: Sequence[int], like: OnlineClass
     place = np.empty(len(rows), dtype=np.int64)
     place[list(rows)] = np.arange(len(rows))
     columns: dict[str, Any] = {}
-    for name in (
-        "numbers",
-        "log_ratios",
-        "effective_priors",
-        "posteriors",
-        "thresholds",
-        "reachable",
-        "trusted",
-        "evidence",
-    ):
+    for name in {one.name for one in fields(Decisions)} - {"ids", "classes", "positive"}:
         values = [getattr(part, name) for part in parts]
         columns[name] = None if values[0] is None else np.concatenate(values)[place]
     ids = [name for part in parts for name in part.ids]
