@@ -43,11 +43,9 @@ class Checkpoint:
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file at `path`: at any moment, a crash included, it is the old one or the new one."""
-    head = {one.name: getattr(checkpoint, one.name) for one in fields(checkpoint) if one.name != "online"}
-    body = json.dumps(head, sort_keys=True).encode() + b"\n" + checkpoint.online
     aside = path.with_name(path.name + ".tmp")  # always the same name, so that a crash leaves at most one behind
     with aside.open("wb") as file:
-        file.write(MAGIC + _checksum(body) + body)
+        file.write(pack_checkpoint(checkpoint))
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
@@ -58,9 +56,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read and check a checkpoint; whatever is wrong with the file is said in one `InvalidStateError`."""
     if path.stat().st_size > LARGEST_FILE:
         raise InvalidStateError(f"{path} is larger than any state of a stream")
-    data = path.read_bytes()
+    return unpack_checkpoint(path.read_bytes(), name=str(path))
+
+
+def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return a checkpoint as bytes that show whether they are whole."""
+    head = {one.name: getattr(checkpoint, one.name) for one in fields(checkpoint) if one.name != "online"}
+    body = json.dumps(head, sort_keys=True).encode() + b"\n" + checkpoint.online
+    return MAGIC + _checksum(body) + body
+
+
+def unpack_checkpoint(data: bytes, *, name: str) -> Checkpoint:
+    """Return the checkpoint in some bytes; `name` is what an error calls them."""
     if not data.startswith(MAGIC):
-        raise InvalidStateError(f"{path} is not the state of an obil stream, or of another version")
+        raise InvalidStateError(f"{name} is not the state of an obil stream, or of another version")
     checksum, body = data[len(MAGIC) : len(MAGIC) + SUM_BYTES], data[len(MAGIC) + SUM_BYTES :]
     try:
         if checksum != _checksum(body):
@@ -71,7 +80,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise InvalidStateError("its fields are not those of a state")
         return Checkpoint(**head, online=online)
     except (InvalidStateError, RecursionError, ValueError) as error:
-        raise InvalidStateError(f"{path} is damaged: {error}") from None
+        raise InvalidStateError(f"{name} is damaged: {error}") from None
 
 
 def sync_folder(folder: Path) -> None:
