@@ -109,8 +109,13 @@ def copy_into(memory: tuple[Any, ...], target: tuple[Any, ...]) -> None:
             part[...] = values
 
 
+def copied_record(record: Record) -> Record:
+    """Return a copy of a record: numpy itself goes field by field."""
+    return np.frombuffer(bytearray(record.data), dtype=record.dtype).reshape(())
+
+
 def copy_record(record: Record, records: npt.NDArray[np.void], places: list[int]) -> None:
-    """Copy a record to these places of an array of such records: numpy itself goes field by field."""
+    """Copy a record to these places of an array of such records."""
     units = _units(record)
     records.view("<u8").reshape(len(records), len(units))[places] = units
 

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import SUM_TOLERANCE, BoolArray, FloatArray, IntArray
-from obil.compiled import compiled, inlined
+from obil.arrays import BoolArray, FloatArray, IntArray
+from obil.bayes.distributions import sums_to_one
+from obil.compiled import compiled
 from obil.errors import InvalidStateError
 from obil.monitor.null_hull import NullHull
 
@@ -97,18 +98,18 @@ def _fault(  # noqa: PLR0911  # one for each rule
         if (counts[m] < 0.0).any() or not counts[m].sum() <= monitored * (1.0 + 1e-9):
             return 5
     n_alternatives, n_classes = mixing.shape
-    if not _sums_to_one(wealths):
+    if not sums_to_one(wealths):
         return 6
     for j in range(priors.shape[0]):
-        if not _sums_to_one(priors[j]):
+        if not sums_to_one(priors[j]):
             return 6
         if (priors[j] < 1e-100).any():
             return 7
     for j in range(n_alternatives):
-        if not _sums_to_one(mixing[j]):
+        if not sums_to_one(mixing[j]):
             return 6
         for k in range(n_classes):
-            if not _sums_to_one(parts[j, k]):
+            if not sums_to_one(parts[j, k]):
                 return 6
         for b in range(fresh.size):
             closest = 0.0
@@ -125,16 +126,6 @@ def _fault(  # noqa: PLR0911  # one for each rule
         if not n_open * pays[j].min() * (1.0 - 1e-9) <= paid[j] <= n_open * pays[j].max() * (1.0 + 1e-9):
             return 9
     return 0 if paid[0] == n_open else 9
-
-
-@inlined
-def _sums_to_one(values: FloatArray) -> bool:
-    total = 0.0
-    for value in values:
-        if not value >= 0.0:
-            return False
-        total += value
-    return abs(total - 1.0) <= SUM_TOLERANCE
 
 
 def start_wealths(n_alternatives: int) -> FloatArray:

@@ -26,6 +26,12 @@ class RowNames:
         self.id_of: dict[int, Id] = {}  # of the remembered rows, those whose id is not their number
         self.row_of: dict[Id, int] = {}  # the newest row with that id
 
+    def copied(self) -> "RowNames":
+        """Return these names, independent of them."""
+        names = RowNames()
+        names.id_of, names.row_of = dict(self.id_of), dict(self.row_of)
+        return names
+
     def give(self, row: int, name: Id, oldest: int) -> int | None:
         """Give a new row its id; return the row, of those from `oldest` on, that had it until now."""
         if name == row:

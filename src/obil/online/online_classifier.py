@@ -14,7 +14,7 @@ from obil.arrays import BoolArray, FloatArray, PriorLike, as_evidence, as_log_ra
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError, InvalidStateError
-from obil.flat_record import Layout, Record, copy_into, in_record, views_of
+from obil.flat_record import Layout, Record, copied_record, copy_into, in_record, views_of
 from obil.monitor import LabelShiftMonitor
 from obil.online.decision import Decision, Decisions
 from obil.online.decision_ids import as_id, as_ids
@@ -455,7 +455,7 @@ class OnlineClassifier:
     def copied(self) -> Self:
         """Return a stream that continues like this one, independent of it."""
         record, ledger = self.parts()
-        return self.resumed(record.copy(), ledger.restored(ledger.state()))
+        return self.resumed(copied_record(record), ledger.copied())
 
     def _on(self, record: Record) -> Self:
         online = type(self).__new__(type(self))

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obil.arrays import SUM_TOLERANCE, FloatArray, IntArray
+from obil.arrays import FloatArray, IntArray
+from obil.bayes.distributions import sums_to_one
 from obil.compiled import compiled, inlined
 
 LEAST_SWITCHING = 1e-6
@@ -76,31 +77,23 @@ def fault_of_bank(  # noqa: PLR0911  # one for each rule
             if not 0.0 < counts[k, m] <= LARGEST_TOTAL:
                 return 2
     for v in range(stored):
-        total = 0.0
-        for k in range(n_classes):
-            if not snapshots[k, v] > 0.0:
-                return 3
-            total += snapshots[k, v]
-        if visits[v] < 1 or not abs(total - 1.0) <= SUM_TOLERANCE:
+        if visits[v] < 1 or not (snapshots[:, v] > 0.0).all() or not sums_to_one(snapshots[:, v]):
             return 3
-    rates = 0.0
+    if not sums_to_one(rate_weights):
+        return 4
     for j in range(n_rates):
-        if not rate_weights[j] >= 0.0:
+        if not sums_to_one(weights[j]):
             return 4
-        rates += rate_weights[j]
-        total, use = 0.0, 0.0
+        use = 0.0
         for m in range(weights.shape[1]):
-            if not (weights[j, m] >= 0.0 and 0.0 <= uses[j, m] <= LARGEST_TOTAL):
+            if not 0.0 <= uses[j, m] <= LARGEST_TOTAL:
                 return 4
             if m >= n_filters + stored and (weights[j, m] != 0.0 or uses[j, m] != 0.0):
                 return 5
-            total += weights[j, m]
             use += uses[j, m]
-        if not abs(total - 1.0) <= SUM_TOLERANCE:
-            return 4
         if not abs(use - used[j]) <= 1e-6 * abs(used[j]) + 1e-8:
             return 6
-    return 0 if abs(rates - 1.0) <= SUM_TOLERANCE else 4
+    return 0
 
 
 @compiled

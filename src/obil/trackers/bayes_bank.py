@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import betainc, expit
 
 from obil.arrays import FloatArray, PriorLike, as_integer, require_in
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.trackers.bank_kernel import FAULTS_OF_BANK, SMALLEST_COUNT, BankConstants, BankMemory, fault_of_bank, run_bank
+from obil.trackers.beta_mixture import beta_mixture_quantiles
 from obil.trackers.tracker import CompiledTracker
 
 # rows that each filter remembers; None never forgets
@@ -96,8 +96,7 @@ class BayesBank(CompiledTracker):
         mixture = mixture / mixture.sum()  # (M,)
         own = memory.counts  # (K, M)
         rest = np.maximum(own.sum(axis=0) - own, SMALLEST_COUNT)
-        ends = [_mixture_quantile(mixture, own, rest, q) for q in (tail, 1.0 - tail)]
-        return np.stack(ends, axis=1)
+        return beta_mixture_quantiles(mixture, own, rest, (tail, 1.0 - tail))
 
     def _begin(self, start: FloatArray) -> BankMemory:
         self._kept = np.array([1.0 if m is None else 1.0 - 1.0 / m for m in self._settings["memories"]])
@@ -133,13 +132,3 @@ class BayesBank(CompiledTracker):
         fault = fault_of_bank(*self._memory)
         if fault:
             raise InvalidStateError(FAULTS_OF_BANK[fault])
-
-
-def _mixture_quantile(mixture: FloatArray, own: FloatArray, rest: FloatArray, probability: float) -> FloatArray:
-    """Invert the mixture of Beta(own, rest) distributions for each class by bisection in the logit, (K,)."""
-    low, high = np.full(len(own), -60.0), np.full(len(own), 60.0)
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        below = betainc(own, rest, expit(middle)[:, None]) @ mixture < probability
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray(expit((low + high) / 2.0))

@@ -49,11 +49,12 @@ from obil.trackers.label_summary import (
     weight_of_labels,
 )
 from obil.trackers.safe_state import (
+    FAULTS_OF_LABELS,
     GuardConstants,
     SafeConstants,
     SafeMemory,
-    require_possible_guard,
-    require_possible_labels,
+    fault_of_labels,
+    guard_is_possible,
 )
 from obil.trackers.tracker import CompiledTracker
 from obil.trackers.view_guard import ALARM, BLOCK_ROWS, KEPT_EACH_BLOCK, QUIET_BLOCKS, GuardMemory, guard_rows
@@ -503,8 +504,11 @@ class SafeTracker(CompiledTracker):
             require_distributions("the priors of the banks", bank._memory.prior)
             if not bank._memory.prior.all():
                 raise InvalidStateError("the priors of the banks must be positive")
-        require_possible_guard(self._memory.guard)
-        require_possible_labels(self._memory.labels)
+        if not guard_is_possible(*self._memory.guard):
+            raise InvalidStateError("the guard of a safe tracker cannot have seen this")
+        fault = fault_of_labels(*self._memory.labels)
+        if fault:
+            raise InvalidStateError(FAULTS_OF_LABELS[fault])
 
 
 def _as_weights(given: Sequence[float]) -> list[float]:

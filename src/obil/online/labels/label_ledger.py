@@ -1,5 +1,6 @@
 """Remember decisions until their labels come: late, out of order, twice, contradicting, or never."""
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -204,6 +205,14 @@ class LabelLedger:
         named, came = self._names.id_of, self._came
         ratios, inputs, alerts = self._ratios[slots], self._inputs[slots], self._alerts[slots]
         return write_pending(Pending(self.next_row, ratios, inputs, alerts, named, came, self._tally))
+
+    def copied(self) -> Self:
+        """Return a ledger that continues like this one, independent of it."""
+        ledger = copy.copy(self)
+        ledger._ratios, ledger._alerts, ledger._inputs = self._ratios.copy(), self._alerts.copy(), self._inputs.copy()
+        ledger._names, ledger._tally = self._names.copied(), dict(self._tally)
+        ledger._came, ledger._stale = dict(self._came), set(self._stale)
+        return ledger
 
     def with_horizon(self, horizon: int) -> Self:
         """Return a ledger without rows that remembers so many, with the other settings of this one."""
