@@ -26,8 +26,8 @@ from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import replay
+from obil.service.streams.scoring import score
 from obil.service.streams.stream_hub import StreamHub
-from obil.service.streams.stream_request import score
 from tests.service.models import gaussian_rows, saved_model
 from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
 
@@ -308,7 +308,7 @@ def test_a_request_that_fails_by_a_bug_fails_alone(start: Start) -> None:
     hub, (values, _) = start(), gaussian_rows(3, 0.3, 2)
 
     def half_done(live: LiveStream, session: Writing, at: float) -> None:
-        live.decide(rows_of(values), score(rows_of(values), live.online.model), ANYONE, session, at)
+        live.decide(score(rows_of(values), live.online.model), ANYONE, session, at)
         raise KeyError("a bug")
 
     async def together() -> Any:

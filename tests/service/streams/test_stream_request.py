@@ -11,7 +11,7 @@ from obil.service.http.row_reader import RowReader
 from obil.service.refusals import BadInputError, ModelChangedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.streams.operations import Rows
-from obil.service.streams.stream_request import score
+from obil.service.streams.scoring import score
 from obil.serving.ratio_model import RatioModel
 from tests.service.conftest import ROW, Client, payments
 from tests.service.streams_on_disk import StreamsOnDisk

@@ -21,11 +21,10 @@ from obil.service.streams.stream_request import (
     RequestsFailedError,
     Result,
     RowsToDecide,
+    decide_run,
     finish_all,
-    joined,
-    parts_of,
     runs_together,
-    score,
+    score_all,
     set_errors,
 )
 
@@ -168,6 +167,7 @@ class GroupCommit:
                 except ObilError as error:
                     reason = f"{name!r} cannot be read: {error}"
                     raise RequestsFailedError(own, NotStoredError(reason), reason) from error
+            score_all(batch, touched)
             for name, live in touched.items():
                 for run in runs_together(by_stream[name]):
                     self._run_together(run, live, session, at)
@@ -195,9 +195,8 @@ class GroupCommit:
     def _run_together(self, run: list[Request], live: LiveStream, session: Writing, at: float) -> None:
         works = [request.work for request in run if request.work is not None]
         if len(works) > 1 and not live.erased:
-            rows = joined(works)
             try:
-                decided = live.decide(rows, score(rows, live.online.model), works[0].sender, session, at)
+                parts = decide_run(works, live, session, at)
             except NotStoredError:
                 raise
             except RefusedError:
@@ -205,7 +204,7 @@ class GroupCommit:
             except Exception as error:
                 raise RequestsFailedError(run, error, f"deciding failed: {type(error).__name__}") from error
             else:
-                for request, part in zip(run, parts_of(decided, [work.rows.n_rows for work in works]), strict=True):
+                for request, part in zip(run, parts, strict=True):
                     request.result = part
                 return
         for request in run:

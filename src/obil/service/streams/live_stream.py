@@ -11,14 +11,14 @@ import numpy as np
 from obil.bayes.posterior import posteriors_at
 from obil.errors import EstimationError, InvalidStateError, ObilError
 from obil.online.decision import Decisions
-from obil.online.decision_ids import as_ids
+from obil.online.decision_ids import Id, as_ids
 from obil.online.online_classifier import OnlineClassifier
 from obil.policies.notation import policy_from_json
 from obil.service.records import LabelResult, SettingsChange, StreamSummary
 from obil.service.refusals import KeyReusedError, as_bad_input
 from obil.service.storage import stored_event as stored
 from obil.service.storage.writing import Point, Snapshot, StreamRow, Writing
-from obil.service.streams.operations import Decided, Label, Rows, Sender, checked_label
+from obil.service.streams.operations import Decided, Label, Sender, checked_label
 from obil.serving.ratio_model import RatioModel, Scores
 
 SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # most that a restored stream replays, about
@@ -49,13 +49,25 @@ class LiveStream:
         self._classes: list[Any] = online.model.classes_.tolist()
         self._positive = None if online.positive is None else self._classes.index(online.positive)
 
-    def decide(self, rows: Rows, scored: Scores, sender: Sender, session: Writing, at: float) -> Decided:
-        """Decide rows and write them to the log; a retry gets what was decided the first time."""
+    def decide(
+        self,
+        scored: Scores,
+        sender: Sender,
+        session: Writing,
+        at: float,
+        *,
+        ids: Sequence[Id] | None = None,
+        inputs: Sequence[Any] | None = None,
+    ) -> Decided:
+        """Decide rows and write them to the log; a retry gets what was decided the first time.
+
+        `inputs` are the rows as sent, where these are stored.
+        """
         before = self._earlier(stored.DECIDED, sender, session)
         if before is not None:
             return self._decided_before(before)
         with as_bad_input(None, ObilError):
-            ids = None if rows.ids is None else as_ids(rows.ids)
+            ids = None if ids is None else as_ids(ids)
             first = self.online.n_rows
             decisions = self.online.decide_scores(scored, ids=ids)
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
@@ -65,7 +77,7 @@ class LiveStream:
         same = np.array_equal(decisions.evidence, decisions.log_ratios[:, None])
         evidence = None if same else decisions.evidence
         decided = stored.DecidedRows(ids, decisions.log_ratios, evidence, decisions.numbers, flags, response)
-        payload = stored.write_rows(decided, inputs=rows.inputs)
+        payload = stored.write_rows(decided, inputs=inputs)
         self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(decisions))
         n_alerts = self.row.n_alerts + int(decisions.alerts.sum())
         self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=n_alerts)

@@ -21,7 +21,8 @@ from obil.service.streams.live_stream import LiveStream, StateCopy, summary_of_r
 from obil.service.streams.model_registry import CURRENT, ModelRegistry
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import erase_old, erase_rows, new_online, replay, resolved_settings
-from obil.service.streams.stream_request import NewStream, RowsToDecide, score
+from obil.service.streams.scoring import score
+from obil.service.streams.stream_request import NewStream, RowsToDecide
 from obil.serving.ratio_model import RatioModel
 
 SCORE_IN_THREAD = 64  # rows; more are scored in another thread, so that single rows need not wait
@@ -84,17 +85,10 @@ class StreamHub:
             rows = replace(rows, inputs=None)
         work = RowsToDecide(rows, sender)
         if rows.n_rows > SCORE_IN_THREAD:
-            version = self._version
-            work = replace(
-                work, scored=await asyncio.to_thread(score, rows, self._registry.get(version)), version=version
-            )
-
-        def action(live: LiveStream, session: Writing, at: float) -> Decided:
-            current = work.scored is not None and work.version == live.version
-            scored = work.scored if work.scored is not None and current else score(rows, live.online.model)
-            return live.decide(rows, scored, sender, session, at)
-
-        return await self._writer.do(stream, action, creates=NewStream(self._default_settings, sender.by), work=work)
+            work.version = self._version
+            work.scored = await asyncio.to_thread(score, rows, self._registry.get(work.version))
+        creates = NewStream(self._default_settings, sender.by)
+        return await self._writer.do(stream, work.decide, creates=creates, work=work)
 
     async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> records.LabelResult:
         """Take in late labels, and return once they are on disk."""

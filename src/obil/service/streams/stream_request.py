@@ -1,4 +1,4 @@
-"""Hold a request to a stream until it is on disk; score its rows, and decide requests together that wait together."""
+"""Hold a request to a stream until it is on disk, and find those that are decided together."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from obil.errors import ObilError
-from obil.service.refusals import BadInputError, ModelChangedError
 from obil.service.storage.writing import Writing
 from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.operations import Decided, Rows, Sender
-from obil.serving.ratio_model import RatioModel, Scores
+from obil.service.streams.scoring import score, score_together
+from obil.serving.ratio_model import Scores
 
 MAX_JOINT_ROWS = 1_024  # of requests decided together
 
@@ -30,14 +29,24 @@ class NewStream(NamedTuple):
     by: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class RowsToDecide:
-    """The rows of one request, their sender, and their scores if they are known."""
+    """The rows of one request, their sender, and their scores once they are known."""
 
     rows: Rows
     sender: Sender
     scored: Scores | None = None
     version: str | None = None  # of the model that scored
+
+    def scores_for(self, live: LiveStream) -> Scores:
+        """Return the scores of the rows by the model of a stream."""
+        if self.scored is None or self.version != live.version:
+            self.scored, self.version = score(self.rows, live.online.model), live.version
+        return self.scored
+
+    def decide(self, live: LiveStream, session: Writing, at: float) -> Decided:
+        """Decide the rows on a stream."""
+        return live.decide(self.scores_for(live), self.sender, session, at, ids=self.rows.ids, inputs=self.rows.inputs)
 
     def fits(self, other: "RowsToDecide") -> bool:
         """Return whether both may be one event of the log: in the log they would look the same."""
@@ -45,13 +54,6 @@ class RowsToDecide:
         return (
             self.sender == other.sender
             and self.sender.idempotency_key is None
-            and self.scored is None
-            and other.scored is None
-            and type(one.table) is np.ndarray
-            and type(two.table) is np.ndarray
-            and one.table.shape[1:] == two.table.shape[1:]
-            and one.table.dtype == two.table.dtype
-            and one.read_for is two.read_for
             and (one.ids is None) == (two.ids is None)
             and (one.inputs is None) == (two.inputs is None)
         )
@@ -87,24 +89,6 @@ class RequestsFailedError(Exception):
         self.requests, self.error = requests, error
 
 
-def score(rows: Rows, model: RatioModel) -> Scores:
-    """Return the log ratios and the evidence of rows by the model they were read for."""
-    if rows.read_for is not None and not _read_alike(rows.read_for, model):
-        raise ModelChangedError("the model was replaced during this request: send it again")
-    try:
-        scores = model.score(rows.table)
-    except (ObilError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # obil's own, or those of the wrapped model, which may be any
-        raise BadInputError(f"these rows cannot be scored: {error!s:.300}") from None
-    scores.log_ratios[:, 0] = scores.evidence[..., 0] = 0.0  # it may be -0.0, which the log does not store
-    return scores
-
-
-def _read_alike(one: RatioModel, two: RatioModel) -> bool:
-    """Return whether a table means the same to both: category codes and column order may have changed."""
-    return one is two or (one.columns, one.feature_names) == (two.columns, two.feature_names)
-
-
 def runs_together(requests: Iterable[Request]) -> list[list[Request]]:
     """Return the requests of one stream in order, in groups that are decided together.
 
@@ -127,16 +111,29 @@ def runs_together(requests: Iterable[Request]) -> list[list[Request]]:
     return runs
 
 
-def joined(works: Sequence[RowsToDecide]) -> Rows:
-    """Return the rows of requests that fit each other as those of one."""
+def score_all(requests: Iterable[Request], streams: Mapping[str, LiveStream]) -> None:
+    """Score the rows that wait, in one call for each model; what cannot be scored so is left for its own turn."""
+    by_version: dict[str, list[RowsToDecide]] = {}
+    models = {}
+    for request in requests:
+        work, live = request.work, streams.get(request.stream)
+        if work is not None and live is not None and (work.scored is None or work.version != live.version):
+            by_version.setdefault(live.version, []).append(work)
+            models[live.version] = live.online.model
+    for version, works in by_version.items():
+        for work, scored in zip(works, score_together([work.rows for work in works], models[version]), strict=True):
+            if scored is not None:
+                work.scored, work.version = scored, version
+
+
+def decide_run(works: Sequence[RowsToDecide], live: LiveStream, session: Writing, at: float) -> list[Decided]:
+    """Decide the rows of requests that fit each other as those of one, and split what was decided."""
+    scores = Scores(*map(np.concatenate, zip(*(work.scores_for(live) for work in works), strict=True)))
     all_rows = [work.rows for work in works]
-    return Rows(
-        np.concatenate([rows.table for rows in all_rows]),
-        sum(rows.n_rows for rows in all_rows),
-        None if all_rows[0].ids is None else [name for rows in all_rows for name in rows.ids or ()],
-        None if all_rows[0].inputs is None else [one for rows in all_rows for one in rows.inputs or ()],
-        all_rows[0].read_for,
-    )
+    ids = None if all_rows[0].ids is None else [name for rows in all_rows for name in rows.ids or ()]
+    inputs = None if all_rows[0].inputs is None else [one for rows in all_rows for one in rows.inputs or ()]
+    decided = live.decide(scores, works[0].sender, session, at, ids=ids, inputs=inputs)
+    return parts_of(decided, [rows.n_rows for rows in all_rows])
 
 
 def parts_of(decided: Decided, sizes: Sequence[int]) -> list[Decided]:
