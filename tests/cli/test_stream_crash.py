@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from obil.online.keyed_checkpoint import KeyedCheckpoint
 from obil.online.state.checkpoint import read_checkpoint
 from tests.cli.test_stream import Launcher, draw_table, save_model
 from tests.thorough import repeats
@@ -18,21 +19,33 @@ N_ROWS = 20_000
 
 def rows_in(state: Path) -> int:
     """Rows of the last state; the file must be whole at any moment."""
-    return read_checkpoint(state).n_rows if state.exists() else -1
+    if not state.exists():
+        return -1
+    if "keyed" not in state.name:
+        return read_checkpoint(state).n_rows
+    saved = KeyedCheckpoint(state).read()
+    return -1 if saved is None else saved[0].n_rows
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("source", "n_kills"), [("file", repeats(12, 30)), ("replayed pipe", repeats(4, 8))])
-def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, source: str, n_kills: int) -> None:
+@pytest.mark.parametrize(
+    ("source", "n_keys", "n_kills"),
+    [("file", 0, repeats(12, 30)), ("replayed pipe", 0, repeats(4, 8)), ("file", 20, repeats(8, 30))],
+)
+def test_output_after_kills_is_that_of_an_uninterrupted_run(
+    tmp_path: Path, source: str, n_keys: int, n_kills: int
+) -> None:
     model, data = save_model(tmp_path / "model"), tmp_path / "in.csv"
-    draw_table(N_ROWS, 0.05, seed=1)[0].to_csv(data, index=False)
+    table = draw_table(N_ROWS, 0.05, seed=1)[0]
+    branches = np.random.default_rng(2).integers(0, max(n_keys, 1), N_ROWS)
+    table.assign(branch=[f"b{number}" for number in branches]).to_csv(data, index=False)
     launcher = Launcher(model)
 
     def start(out: str, every: int = 40) -> int:
         """The same command every time; a pipe is given the table from its start, by and by."""
         given = str(data) if source == "file" else "-"
         args = ["stream", str(model), given, "--out", str(tmp_path / out), "--keep", "id"]
-        args += ["--checkpoint-every", str(every)]
+        args += ["--checkpoint-every", str(every), *(["--by", "branch"] if n_keys else [])]
         if source == "file":
             return launcher.start(args)
         pipe = tmp_path / f"pipe{time.monotonic_ns()}"
@@ -40,7 +53,8 @@ def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, sour
         threading.Thread(target=feed, args=(data, pipe), daemon=True).start()
         return launcher.start(args, stdin=str(pipe))
 
-    out, state = tmp_path / "out.csv", tmp_path / "out.csv.state"
+    name = "keyed.csv" if n_keys else "out.csv"
+    out, state = tmp_path / name, tmp_path / f"{name}.state"
     start("uninterrupted.csv", every=5_000)
     assert launcher.wait() == 0
     expected = (tmp_path / "uninterrupted.csv").read_bytes()
@@ -50,7 +64,7 @@ def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, sour
     killed, advanced = 0, 0
     while killed < n_kills:
         before = rows_in(state)
-        pid = start("out.csv")
+        pid = start(name)
         if killed % 2:  # while it decides rows
             give_up = time.monotonic() + 20.0
             while rows_in(state) <= before and time.monotonic() < give_up:
@@ -66,7 +80,7 @@ def test_output_after_kills_is_that_of_an_uninterrupted_run(tmp_path: Path, sour
             continue
         killed += 1
         advanced += rows_in(state) > before
-    start("out.csv")
+    start(name)
     assert launcher.wait() == 0
     launcher.close()
     assert out.read_bytes() == expected

@@ -50,8 +50,17 @@ def columns_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[Sequ
         [""] * len(decisions) if thresholds is None else _texts((thresholds + 0.0).tolist()),
         decisions.trusted.astype(int).tolist(),
         decisions.reachable.astype(int).tolist(),
-        *(list(map(_cell, cells)) for cells in kept),
+        *(list(map(kept_cell, cells)) for cells in kept),
     ]
+
+
+def kept_cell(value: Any) -> Any:
+    """Return a kept cell as it was read: missing ones empty, whole numbers without a point."""
+    if not isinstance(value, float):
+        return value
+    if value != value:  # noqa: PLR0124  # NaN
+        return ""
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 class DecisionLog:
@@ -156,15 +165,6 @@ def _texts(numbers: list[float]) -> list[str]:
     """Return numbers as they are written, each found once: a prior rests for many rows."""
     texts = {number: repr(number) for number in set(numbers)}
     return [texts[number] for number in numbers]
-
-
-def _cell(value: Any) -> Any:
-    """Return a kept cell as it was read: missing ones empty, whole numbers without a point."""
-    if not isinstance(value, float):
-        return value
-    if value != value:  # noqa: PLR0124  # NaN
-        return ""
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def _part(path: Path, start: int, size: int) -> bytes:

@@ -12,6 +12,8 @@ import typer
 from obil.cli import common, tables
 
 if TYPE_CHECKING:
+    from obil.cli.stream_keyed import KeyedStreams
+    from obil.cli.stream_single import SingleStream
     from obil.datasets.table_stream import ColumnType
     from obil.serving.ratio_model import RatioModel
 
@@ -34,6 +36,10 @@ def stream(
     policy: common.PolicyText = None,
     positive: Annotated[str | None, typer.Option("--positive", help="The class to alert on.")] = None,
     keep: tables.Keep = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Column of keys: each has a stream, with a prior and a history, of its own."),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option(
@@ -68,8 +74,6 @@ def stream(
     """
     from obil.cli.decision_log import DecisionLog, digest, header_of
     from obil.cli.stream_run import StreamRun
-    from obil.online.online_classifier import OnlineClassifier
-    from obil.online.state.checkpoint import read_checkpoint
     from obil.serving.files import MANIFEST
 
     to_file = str(out) != "-"
@@ -80,14 +84,15 @@ def stream(
     stated = any(option is not None for option in (policy, cost_fp, cost_fn))
     label = tables.positive_class(positive, fitted, needed=stated)
     start = None if prior is None else tables.stated_prior(prior, fitted, label)
-    online = OnlineClassifier(fitted, policy=rule, prior=start, positive=label, horizon=horizon)
+    streams = _streams(fitted, by, state, policy=rule, prior=start, positive=label, horizon=horizon)
     kept = tables.names_of(keep)
+    if by is not None:
+        kept = [by, *(name for name in kept if name != by)]
     log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
-    saved = read_checkpoint(state) if state is not None and state.exists() else None
+    saved = streams.read()
     run = StreamRun(
-        online=online,
+        streams=streams,
         log=log,
-        state_path=state,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,
         decided=[0] * fitted.n_classes,
@@ -99,19 +104,32 @@ def stream(
     if saved is not None:
         run.resume(saved, change_policy=change_policy)
     try:
-        with closing(log):
+        with closing(streams), closing(log):
             types = _types(fitted, [*kept, *([] if at is None else [at])])
             stopped = run.go(data, types, live=live, quiet=not to_file)
+            summary = run.summary(stopped)
     except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
-    summary = run.summary(stopped)
     if as_json:
         common.print_json(summary, err=not to_file)  # standard output may hold the decisions
     elif to_file:
         _print_summary(summary)
     if stopped:
         raise typer.Exit(128 + stopped)
+
+
+def _streams(model: "RatioModel", by: str | None, state: Path | None, **settings: Any) -> "SingleStream | KeyedStreams":
+    """Return what rows are decided with: one stream, or one for each key."""
+    if by is not None:
+        from obil.cli.stream_keyed import KeyedStreams
+
+        return KeyedStreams(model, by, state, **settings)
+    from obil.cli.stream_single import SingleStream
+    from obil.online.online_classifier import OnlineClassifier
+
+    online = OnlineClassifier(model, **settings)
+    return SingleStream(online, state, online.prior)
 
 
 def _require_paths(data: Path, out: Path | None, state: Path | None) -> None:
@@ -153,9 +171,11 @@ def _print_summary(summary: dict[str, Any]) -> None:
     positive, rows = summary["positive"], f"{summary['rows']:,} rows"
     if summary["rows_this_run"] != summary["rows"]:
         rows += f" ({summary['rows_this_run']:,} in this run)"
+    if "by" in summary:
+        rows += f" of {summary['keys']:,} keys of {summary['by']!r:.60}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary["decided"].items())
     say(f"{rows}, {counts if positive is None else format(summary['alerts'], ',') + ' alerts'}: {summary['out']}")
-    for name, now in summary["prior"].items():
+    for name, now in summary.get("prior", {}).items():
         if positive is not None and name != positive:
             continue
         line = f"prior of {name}: {summary['prior_at_start'][name]:.4g} -> {now:.4g}"
@@ -163,7 +183,7 @@ def _print_summary(summary: dict[str, Any]) -> None:
             low, high = summary["interval_90"][name]
             line += f" (90 % interval {low:.4g} to {high:.4g})"
         say(line)
-    if summary["log_threshold"] is not None:
+    if summary.get("log_threshold") is not None:
         say(f"threshold: {summary['log_threshold']:.4g} on the log ratio")
     if summary["stopped_by_signal"]:
         say("Stopped; the same command resumes from here.")

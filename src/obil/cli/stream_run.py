@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, columns_of, digest
 from obil.cli.stream_times import times_of
 from obil.datasets.table_stream import Columns, ColumnType, iter_table
-from obil.errors import EstimationError, InvalidInputError, InvalidStateError
+from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
-from obil.online.online_classifier import OnlineClassifier
-from obil.online.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from obil.online.state.resume import resumed
+from obil.online.state.checkpoint import Checkpoint
 from obil.serving.ratio_model import Scores
+
+if TYPE_CHECKING:
+    from obil.cli.stream_keyed import KeyedStreams
+    from obil.cli.stream_single import SingleStream
 
 READ_ROWS = 8_192  # at a time, where so many have arrived
 
@@ -28,9 +30,8 @@ READ_ROWS = 8_192  # at a time, where so many have arrived
 class StreamRun:
     """One run of the command: rows in, lines out, states in between."""
 
-    online: OnlineClassifier
+    streams: "SingleStream | KeyedStreams"
     log: DecisionLog
-    state_path: Path | None
     fingerprint: str
     keep: list[str]
     decided: list[int]  # (K,)
@@ -40,20 +41,14 @@ class StreamRun:
     n_before: int = 0  # rows decided by earlier runs
     saved_rows: int = -1  # rows in the last state written, -1 if there is none
     opened: bool = False
-    start_prior: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.start_prior = self.online.prior
 
     def resume(self, saved: Checkpoint, *, change_policy: bool) -> None:
         """Resume from a state; refuse one that was made with something else."""
         if saved.model != self.fingerprint:
-            raise InvalidStateError(f"{self.state_path} belongs to another model: take that one, or another --state")
+            raise InvalidStateError(f"{self.streams.path} belongs to another model: take that one, or another --state")
         if len(saved.decided) != len(self.decided):
-            raise InvalidStateError(f"{self.state_path} is damaged: its field 'decided' is wrong")
-        self.online = resumed(self.online, saved.online, name=str(self.state_path), change_policy=change_policy)
-        if self.online.n_rows != saved.n_rows:
-            raise InvalidStateError(f"{self.state_path} is damaged: its field 'n_rows' is wrong")
+            raise InvalidStateError(f"{self.streams.path} is damaged: its field 'decided' is wrong")
+        self.streams.resume(saved, change_policy=change_policy)
         self.decided, self.last_row = list(saved.decided), saved.last_row
         self.n_before = self.saved_rows = saved.n_rows
 
@@ -90,34 +85,26 @@ class StreamRun:
 
     def checkpoint(self) -> None:
         """Write the state, after the output that it counts is safe."""
-        if not self.opened or self.state_path is None or self.saved_rows == self.online.n_rows:
+        if not self.opened or self.streams.path is None or self.saved_rows == self.streams.n_rows:
             return
-        if sum(self.decided) != self.online.n_rows:
-            return  # rows that updated the tracker were not written: the last state is the one to resume from
+        if sum(self.decided) != self.streams.n_rows:
+            return  # rows that updated a tracker were not written: the last state is the one to resume from
         self.log.sync()
-        write_checkpoint(self.state_path, self._state())
-        self.saved_rows = self.online.n_rows
+        self.streams.write(self._state())
+        self.saved_rows = self.streams.n_rows
 
     def summary(self, stopped: int) -> dict[str, Any]:
         """Return what happened so far, earlier runs included."""
-        online = self.online
-        try:
-            interval = online.interval()
-        except EstimationError:
-            interval = None
-        names = online.model.classes_.tolist()
+        streams, names = self.streams, self.streams.model.classes_.tolist()
         return {
-            "rows": online.n_rows,
-            "rows_this_run": online.n_rows - self.n_before,
-            "positive": online.positive,
-            "alerts": None if online.positive is None else self.decided[names.index(online.positive)],
+            "rows": streams.n_rows,
+            "rows_this_run": streams.n_rows - self.n_before,
+            "positive": streams.positive,
+            "alerts": None if streams.positive is None else self.decided[names.index(streams.positive)],
             "decided": dict(zip(names, self.decided, strict=True)),
-            "prior_at_start": dict(zip(names, self.start_prior.tolist(), strict=True)),
-            "prior": dict(zip(names, online.prior.tolist(), strict=True)),
-            "interval_90": None if interval is None else dict(zip(names, interval.tolist(), strict=True)),
-            "log_threshold": online.log_threshold,
+            **streams.summary(),
             "out": "-" if self.log.path is None else str(self.log.path),
-            "state": None if self.state_path is None else str(self.state_path),
+            "state": None if streams.path is None else str(streams.path),
             "stopped_by_signal": stopped or None,
         }
 
@@ -125,7 +112,7 @@ class StreamRun:
         """Decide rows, in parts so that no two states are further apart than was asked for."""
         while start < end:
             self._open()
-            room = self.every - (self.online.n_rows - max(self.saved_rows, 0)) if self.state_path else end
+            room = self.every - (self.streams.n_rows - max(self.saved_rows, 0)) if self.streams.path else end
             stop = min(start + room, end)
             self._decide_all(_part(rows, start, stop), stop - start, table)
             if stop - start == room:
@@ -134,9 +121,9 @@ class StreamRun:
 
     def _decide_all(self, rows: Columns, n_rows: int, table: Path) -> None:
         """Decide rows; where one of them cannot be scored, decide those before it and name it."""
-        model, first = self.online.model, self.online.n_rows
+        first = self.streams.n_rows
         try:
-            scores = batch_invariant_scores(model, rows, first_row=first, at=self._times(rows))
+            scores = self._score(rows, first)
         except InvalidInputError:
             pass
         else:
@@ -145,17 +132,21 @@ class StreamRun:
         for place in range(n_rows):
             row = _part(rows, place, place + 1)
             try:
-                scores = batch_invariant_scores(model, row, first_row=first + place, at=self._times(row))
+                scores = self._score(row, first + place)
             except InvalidInputError as error:
                 reason = str(error).removesuffix(" in row 0")
                 raise InvalidInputError(f"row {first + place} (from 0) of {_name(table)}: {reason}") from None
             self._decide(row, scores)
 
+    def _score(self, rows: Columns, first: int) -> Scores:
+        self.streams.require_keys(rows)
+        return batch_invariant_scores(self.streams.model, rows, first_row=first, at=self._times(rows))
+
     def _times(self, rows: Columns) -> FloatArray | None:
         return None if self.at is None else times_of(rows[self.at], self.at)
 
     def _decide(self, rows: Columns, scores: Scores) -> None:
-        decisions = self.online.decide_scores(scores)
+        decisions = self.streams.decide(rows, scores)
         self.log.append(columns_of(decisions, [rows[name].tolist() for name in self.keep]))
         counts = np.bincount(decisions.numbers, minlength=len(self.decided))
         self.decided = (np.array(self.decided) + counts).tolist()
@@ -166,14 +157,15 @@ class StreamRun:
         if self.opened:
             return
         self.log.open()
-        if self.state_path is not None:
+        if self.streams.path is not None:
+            self.streams.open()
             # the output is ours from here on; what was read before may have been another run's by now
-            now = read_checkpoint(self.state_path).n_rows if self.state_path.exists() else -1
-            if now != self.saved_rows:
-                raise InvalidInputError(f"another obil stream has just written {self.state_path}: run this again")
-        if self.state_path is not None and self.saved_rows < 0:
+            saved = self.streams.read()
+            if (-1 if saved is None else saved.n_rows) != self.saved_rows:
+                raise InvalidInputError(f"another obil stream has just written {self.streams.path}: run this again")
+        if self.streams.path is not None and self.saved_rows < 0:
             # the state comes first: killed before the next one, the same command knows the output as its own
-            write_checkpoint(self.state_path, self._state())
+            self.streams.write(self._state())
         self.log.cut_back()
         self.opened = True
 
@@ -181,13 +173,13 @@ class StreamRun:
         return Checkpoint(
             model=self.fingerprint,
             header=self.log.header,
-            n_rows=self.online.n_rows,
+            n_rows=self.streams.n_rows,
             decided=list(self.decided),
             last_row=self.last_row,
             out_bytes=self.log.n_bytes,
             last_line_bytes=len(self.log.last_line),
             last_line=digest(self.log.last_line),
-            online=self.online.state(),
+            online=self.streams.state(),
         )
 
     def _require_last_row(self, rows: Columns, table: Path) -> None:
@@ -207,7 +199,7 @@ def _progress(run: StreamRun, *, quiet: bool) -> Iterator[Callable[[], None]]:
     from rich.console import Console
 
     with Console(stderr=True).status("Waiting for rows...") as status:
-        yield lambda: status.update(f"{run.online.n_rows:,} rows decided")
+        yield lambda: status.update(f"{run.streams.n_rows:,} rows decided")
 
 
 def _part(rows: Columns, start: int, stop: int) -> Columns:

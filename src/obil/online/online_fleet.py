@@ -72,6 +72,7 @@ class OnlineFleet:
         self._most_in_memory = most_in_memory
         self._open: OrderedDict[Any, OnlineClassifier] = OrderedDict()  # those at hand, the least recently used first
         self._slots: OrderedDict[Any, int] = OrderedDict()  # of all in memory, in that order; where their records lie
+        self._unstored: set[Any] = set()  # of those in memory, whose state may not be what the store has
         self._ledgers: dict[int, LabelLedger] = {}  # by slot, of those whose rows may wait for labels
         self._free: list[int] = []  # slots of streams that have gone
         record, _ = self._fresh.parts()
@@ -133,6 +134,20 @@ class OnlineFleet:
             given = as_evidence(evidence, n_rows=len(ratios), n_classes=ratios.shape[1])
         return self._decide_groups(Scores(ratios, given[:, None]), keys, ids)
 
+    def decide_scores(self, scores: Scores, *, keys: Iterable[Hashable], ids: Sequence[Any] | None = None) -> Decisions:
+        """Decide rows of many keys that the model scored already: see `OnlineClassifier.decide_scores`."""
+        ratios = as_log_ratios(scores.log_ratios, n_classes=self._model.n_classes)
+        expected = (len(ratios), self._model.n_folds)
+        if np.ndim(scores.evidence) != 4 or np.shape(scores.evidence)[:2] != expected:
+            raise InvalidInputError(
+                f"evidence must be of {expected[0]} rows by the model's {expected[1]} folds, got "
+                f"{np.shape(scores.evidence)[:2]}"
+            )
+        n_rows, n_folds, n_sources, n_classes = np.shape(scores.evidence)
+        flat = np.reshape(scores.evidence, (n_rows * n_folds, n_sources, n_classes))
+        checked = as_evidence(flat, n_rows=len(flat), n_classes=ratios.shape[1])
+        return self._decide_groups(Scores(ratios, checked.reshape(n_rows, n_folds, n_sources, n_classes)), keys, ids)
+
     def feedback(self, key: Hashable, id: Any, label: Any, *, propensity: float = 1.0) -> bool:  # noqa: A002
         """Learn the true label of a key's decision; return whether the key and the decision are known."""
         return key in self and self._opened(key).feedback(id, label, propensity=propensity)
@@ -147,11 +162,11 @@ class OnlineFleet:
         return known
 
     def flush(self) -> None:
-        """Write all streams to the store."""
+        """Write all streams that were used since the last time to the store."""
         if self._store is None:
             raise InvalidInputError("this fleet has no store to write to: make it with store=")
-        for key in list(self._slots):
-            self._store[key] = self._opened(key).state()
+        for key in [key for key in self._slots if key in self._unstored]:
+            self._write(key)
 
     def _decide_groups(self, scores: Scores, keys: Iterable[Hashable], ids: Sequence[Any] | None) -> Decisions:
         """Decide the rows of each key together; the decisions come in the order of the rows."""
@@ -163,7 +178,8 @@ class OnlineFleet:
         rows_of: dict[Hashable, list[int]] = {}
         for row, key in enumerate(own_keys):
             rows_of.setdefault(key, []).append(row)
-        if len(rows_of) >= FEWEST_TOGETHER and self._store is None and can_pass(self._fresh):
+        most = len(rows_of) if self._most_in_memory is None else self._most_in_memory
+        if FEWEST_TOGETHER <= len(rows_of) <= most and can_pass(self._fresh):
             return self._decide_together(scores, rows_of, names)
         parts = []
         for key, rows in rows_of.items():
@@ -200,11 +216,20 @@ class OnlineFleet:
     def _parked_slots(self, keys: Iterable[Hashable]) -> IntArray:
         """Return where the records of these keys lie, (n,), none of them at hand; new keys get one."""
         self._park()
-        new = [key for key in keys if key not in self._slots]
+        new = []
+        for key in keys:
+            if key in self._slots:
+                self._slots.move_to_end(key)
+            elif self._store is not None and key in self._store:
+                self._enter(key)
+            else:
+                new.append(key)
+            self._note_use(key)
         self._make_room(len(new))
         for key in new:
             self._slots[key] = self._free.pop()
         copy_record(self._fresh.parts()[0], self._records, [self._slots[key] for key in new])
+        self._keep_within_memory()  # these are the last used, and not more than may stay
         return np.fromiter((self._slots[key] for key in keys), np.int64)
 
     def _ledger_of(self, slot: int) -> LabelLedger:
@@ -216,7 +241,8 @@ class OnlineFleet:
         return ledger
 
     def _opened(self, key: Hashable) -> OnlineClassifier:
-        """Return the stream of a key as an object, new if the key is."""
+        """Return the stream of a key as an object, new if the key is; it may be changed."""
+        self._note_use(key)
         online = self._open.get(key)
         if online is not None:
             self._open.move_to_end(key)
@@ -229,8 +255,7 @@ class OnlineFleet:
         online = self._open[key] = self._fresh.resumed(self._records[slot, ...], self._ledger_of(slot))
         if len(self._open) > MOST_OPEN:
             self._park(keep=MOST_OPEN // 2)
-        if self._store is not None and len(self._slots) > (self._most_in_memory or 0):
-            self._evict(next(iter(self._slots)))
+        self._keep_within_memory()
         return online
 
     def _enter(self, key: Hashable) -> None:
@@ -253,18 +278,34 @@ class OnlineFleet:
             online.parts()
 
     def _evict(self, key: Hashable) -> None:
+        """Leave a stream to the store."""
+        if key in self._unstored:
+            self._write(key)
+        self._leave(key)
+
+    def _write(self, key: Hashable) -> None:
         """Write a stream to the store."""
-        assert self._store is not None  # else nothing is evicted
+        assert self._store is not None  # else there is nowhere to write to
         online = self._open.get(key)
         if online is None:
             slot = self._slots[key]
             online = self._fresh.resumed(self._records[slot, ...], self._ledger_of(slot))
         self._store[key] = online.state()
-        self._leave(key)
+        self._unstored.discard(key)
+
+    def _note_use(self, key: Hashable) -> None:
+        if self._store is not None:
+            self._unstored.add(key)
+
+    def _keep_within_memory(self) -> None:
+        """Leave the least recently used streams to the store, where there are more than may stay in memory."""
+        while self._most_in_memory is not None and len(self._slots) > self._most_in_memory:
+            self._evict(next(iter(self._slots)))
 
     def _leave(self, key: Hashable) -> None:
         self._open.pop(key, None)
         slot = self._slots.pop(key)
+        self._unstored.discard(key)
         self._ledgers.pop(slot, None)
         self._free.append(slot)
 
