@@ -142,3 +142,14 @@ def test_rows_of_many_streams_are_scored_in_one_call_and_a_bad_one_is_refused_al
     assert [one.first_row for i, one in enumerate(again) if i != 7] == [1] * 39
     log_ratios = np.concatenate([one.decisions.log_ratios for one in answers])
     np.testing.assert_array_equal(log_ratios[:7], score(hub.model, rows[:7]).log_ratios)
+
+
+def test_a_stream_that_leaves_memory_after_each_row_has_no_point_of_its_history_for_each(
+    folder: Path, tmp_path: Path
+) -> None:
+    hub, (rows, _) = hub_on(folder, tmp_path / "streams.db", max_streams=1), gaussian_rows(12, 0.3, 6)
+    for i in range(12):
+        for name in ("north", "south"):
+            asyncio.run(hub.decide(name, rows_of(rows[i : i + 1]), ANYONE))
+    assert asyncio.run(hub.history("north")).columns["row"] == [1.0]
+    hub.close()

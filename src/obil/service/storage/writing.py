@@ -147,6 +147,11 @@ class Writing:
             (stream, *point),
         )
 
+    def last_point_at(self, stream: int) -> float:
+        """Return the time of the last point of a stream's history, 0 if there is none."""
+        found = self._run("SELECT at FROM points WHERE stream = ? ORDER BY at_row DESC LIMIT 1", (stream,))
+        return float(found[0][0]) if found else 0.0
+
     def set_meta(self, name: str, value: str) -> None:
         """Set a value of the whole store."""
         self._run(
