@@ -15,6 +15,7 @@ from obil.service.records import (
     ModelCard,
     SettingsChange,
     StreamDetail,
+    StreamEvent,
     StreamHistory,
     StreamPage,
     StreamSummary,
@@ -33,6 +34,7 @@ class _Stream:
         self.ids: dict[Any, int] = {}
         self.responses: dict[str, tuple[bytes, Any]] = {}
         self.changes: list[SettingsChange] = []
+        self.events: list[StreamEvent] = []
 
     def touch(self) -> None:
         self.seq += 1
@@ -123,6 +125,16 @@ class StreamsInMemory:
         self._stream(stream).touch()
         return await self.detail(stream)
 
+    async def note(self, stream: str, text: str, sender: Sender, *, acknowledge: bool = False) -> StreamEvent:
+        found = self._stream(stream)
+        if acknowledge and found.online.trusted:
+            raise BadInputError("this stream has no alarm", where="acknowledge")
+        kind = "acknowledged" if acknowledge else "noted"
+        event = StreamEvent(datetime.now(UTC), sender.by, found.online.n_rows, kind, text)
+        found.events.insert(0, event)
+        found.touch()
+        return event
+
     async def forget(self, stream: str, ids: Sequence[Any], sender: Sender) -> int:
         found = self._stream(stream)
         return sum(found.ids.pop(name, None) is not None for name in ids)
@@ -149,6 +161,7 @@ class StreamsInMemory:
             change=online.explain().to_json(),
             settings={"policy": online.policy.to_json()},
             changes=tuple(found.changes),
+            events=tuple(found.events),
         )
 
     async def history(
@@ -229,6 +242,9 @@ class StreamsInMemory:
             created=found.created,
             updated=found.updated,
             seq=found.seq,
+            last_row=found.updated if online.n_rows else None,
+            alarm_since=None if online.trusted else found.updated,
+            acknowledged_by=None,
         )
 
     def _by_class(self, prior: np.ndarray) -> dict[str, float]:

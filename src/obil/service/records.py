@@ -108,6 +108,9 @@ class StreamSummary:
     created: datetime
     updated: datetime
     seq: int  # grows with every event of the stream
+    last_row: datetime | None  # when the last rows were decided
+    alarm_since: datetime | None  # None as long as it is trusted
+    acknowledged_by: str | None  # the key's name of who has seen the alarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,17 @@ class SettingsChange:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """Something that happened to a stream, other than rows and labels."""
+
+    at: datetime
+    by: str
+    row: int  # the first row after it
+    kind: str  # "settings", "model", "restarted" (the monitor), "forgotten" (rows), "noted" or "acknowledged"
+    text: str | None  # of a note
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDetail(StreamSummary):
     """A stream in detail."""
 
@@ -147,6 +161,7 @@ class StreamDetail(StreamSummary):
     change: Mapping[str, Any]  # ChangeReport.to_json()
     settings: Mapping[str, Any]
     changes: Sequence[SettingsChange]  # the newest first
+    events: Sequence[StreamEvent]  # the newest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +188,12 @@ class ModelCard:
     reliability: Sequence[Mapping[str, float]]  # bins of the reliability diagram
 
 
-_NESTED: dict[str, type] = {"decisions": Decision, "changes": SettingsChange, "streams": StreamSummary}
+_NESTED: dict[str, type] = {
+    "decisions": Decision,
+    "changes": SettingsChange,
+    "events": StreamEvent,
+    "streams": StreamSummary,
+}
 
 
 def read(kind: type[Record], record: Mapping[str, Any]) -> Record:
@@ -184,8 +204,8 @@ def read(kind: type[Record], record: Mapping[str, Any]) -> Record:
     """
     values = {item.name: record[item.name] for item in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
     for name, value in values.items():
-        if name in ("at", "created", "updated"):
-            values[name] = datetime.fromisoformat(value)
+        if name in ("at", "created", "updated", "last_row", "alarm_since"):
+            values[name] = None if value is None else datetime.fromisoformat(value)
         elif name in _NESTED:
             values[name] = tuple(read(_NESTED[name], one) for one in value)
     return kind(**values)

@@ -72,6 +72,21 @@ def test_changes_the_policy_and_keeps_who_did_it(served: Served) -> None:
     assert served.client.get("/v1/streams/shop").json()["changes"] == [change.json()]
 
 
+def test_keeps_a_note_with_who_wrote_it_and_refuses_one_that_says_nothing(served: Served) -> None:
+    note = served.client.post("/v1/streams/shop/notes", json={"text": " a new till "})
+    assert note.status_code == 200
+    assert {name: note.json()[name] for name in ("by", "kind", "text")} == {
+        "by": "anonymous", "kind": "noted", "text": "a new till",
+    }  # fmt: skip
+    assert served.client.get("/v1/streams/shop").json()["events"] == [note.json()]
+    for body, where in (
+        ({"text": " "}, "text"), ({"text": "a\u0007"}, "text"), ({"text": "a" * 2001}, "text"), ({"text": 1}, "text"),
+        ({"acknowledge": "yes"}, "acknowledge"), ({"acknowledge": True}, "acknowledge"), ({"note": "a"}, None),
+    ):  # fmt: skip
+        refused = served.client.post("/v1/streams/shop/notes", json=body)
+        assert (refused.status_code, refused.json()["error"]["where"]) == (422, where), body
+
+
 def test_pages_through_the_streams_by_name(served: Served) -> None:
     for name in ("a", "b", "c"):
         served.client.put(f"/v1/streams/{name}")

@@ -156,6 +156,11 @@ class StreamClient:
         """Start a new monitoring run, without the evidence so far."""
         return self._connection.record(records.StreamDetail, "POST", f"{self._path}/monitor/restart", repeatable=False)
 
+    def note(self, text: str = "", *, acknowledge: bool = False) -> records.StreamEvent:
+        """Keep a note on the stream; it may acknowledge the alarm."""
+        body = {"text": text, "acknowledge": acknowledge}
+        return self._connection.record(records.StreamEvent, "POST", f"{self._path}/notes", body, repeatable=False)
+
     def forget(self, id: Id) -> None:  # noqa: A002  # as in OnlineClassifier
         """Erase one decision."""
         kind = "text" if isinstance(id, str) else "number"

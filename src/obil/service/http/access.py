@@ -24,7 +24,7 @@ def needed_scope(method: str, path: str) -> str | None:
     if method == "POST" and path.startswith("/v1/streams/"):
         if path.endswith("/decisions"):
             return "decide"
-        if path.endswith("/labels"):
+        if path.endswith(("/labels", "/notes")):
             return "label"
     if method in ("GET", "HEAD"):
         return None if path in _PUBLIC or path.startswith("/static/") else "read"

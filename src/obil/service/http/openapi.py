@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, Field
 
+from obil.service.http.note_request import LONGEST_NOTE
 from obil.service.streams.operations import NAME_PATTERN, as_stream_name
 from obil.serving.ratio_model import RatioModel
 
@@ -111,6 +112,15 @@ def request_schemas(model: RatioModel) -> dict[str, Any]:
         "SettingsRequest": {
             "anyOf": [_object({"costs": costs}, ["costs"]), _object({"policy": _POLICY}, ["policy"])],
             "examples": [{"policy": "f1"}, {"costs": example_costs}],
+        },
+        "NoteRequest": {
+            **_object(
+                {
+                    "text": {"type": "string", "maxLength": LONGEST_NOTE, "default": ""},
+                    "acknowledge": {"type": "boolean", "default": False},
+                }
+            ),
+            "examples": [{"text": "The new till sends cents, not euros.", "acknowledge": True}],
         },
     }
 

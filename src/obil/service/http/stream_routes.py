@@ -9,11 +9,12 @@ from starlette.responses import StreamingResponse
 
 from obil.service.http.decision_routes import AppState
 from obil.service.http.guard import STILL_ALLOWED
-from obil.service.http.openapi import Stream, described, request_body
+from obil.service.http.note_request import note_of_json
+from obil.service.http.openapi import KEY_PARAMETER, Stream, described, request_body
 from obil.service.http.request_bodies import json_body, sender_of
 from obil.service.http.responses import json_bytes, json_response
 from obil.service.http.stream_settings import policy_of_json, settings_of_json
-from obil.service.records import SettingsChange, StreamDetail, StreamHistory, StreamPage
+from obil.service.records import SettingsChange, StreamDetail, StreamEvent, StreamHistory, StreamPage
 from obil.service.refusals import BadInputError, BusyError, NoKeyError, RefusedError, UnknownStreamError
 from obil.service.streams.operations import as_stream_name
 
@@ -97,6 +98,17 @@ def stream_routes(app_state: AppState) -> APIRouter:
     )
     async def restart(request: Request, stream: Stream) -> Response:
         return json_response(await streams.restart_monitor(stream, sender_of(request)))
+
+    @router.post(
+        "/v1/streams/{stream}/notes",
+        summary="Keep a note on a stream, or acknowledge its alarm",
+        responses=described(StreamEvent, 400, 404, 409, 415),
+        openapi_extra={"requestBody": request_body("NoteRequest"), "parameters": [KEY_PARAMETER]},
+    )
+    async def note(request: Request, stream: Stream) -> Response:
+        body = await json_body(request)
+        text, acknowledge = note_of_json(body)
+        return json_response(await streams.note(stream, text, sender_of(request, body), acknowledge=acknowledge))
 
     @router.delete("/v1/streams/{stream}", summary="Delete a stream", status_code=204, responses=_DELETED)
     async def delete(request: Request, stream: Stream) -> Response:

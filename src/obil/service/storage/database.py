@@ -11,6 +11,8 @@ from obil.errors import InvalidInputError
 from obil.service.refusals import NotStoredError
 
 FORMAT = 1
+NEVER_PRUNED = "('created', 'settings', 'noted')"  # kinds of events: the creation, and what people did and wrote
+AUDITED = "kind NOT IN ('decided', 'labelled', 'created')"  # in the index and in its query, letter by letter
 
 # the types in {} differ between SQLite and PostgreSQL; a request waits for one row of `events` and one of `streams`
 TABLES = (
@@ -29,7 +31,7 @@ TABLES = (
     "kind TEXT NOT NULL, sender TEXT NOT NULL, retry_key TEXT, digest {blob}, first_row {integer} NOT NULL, "
     "n_rows {integer} NOT NULL, payload {blob} NOT NULL, PRIMARY KEY (stream, seq))",
     "CREATE UNIQUE INDEX IF NOT EXISTS retried_events ON events (stream, retry_key) WHERE retry_key IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS changes_of_settings ON events (stream, seq) WHERE kind = 'settings'",
+    f"CREATE INDEX IF NOT EXISTS audited_events ON events (stream, seq) WHERE {AUDITED}",
     "CREATE INDEX IF NOT EXISTS old_events ON events (at)",
     "CREATE TABLE IF NOT EXISTS points (stream {integer} NOT NULL, at_row {integer} NOT NULL, at {real} NOT NULL, "
     "prior {real}, low {real}, high {real}, log_threshold {real}, n_rows {integer} NOT NULL, "
@@ -40,7 +42,6 @@ TABLES = (
 _SQLITE_TYPES = {
     "blob": "BLOB", "real": "REAL", "integer": "INTEGER", "serial": "INTEGER PRIMARY KEY", "compact": " WITHOUT ROWID",
 }  # fmt: skip
-NEVER_PRUNED = "('created', 'settings')"  # kinds of events: the creation, and the audit of the settings
 STREAM_TABLES = ("points", "events", "snapshots")
 CHECKPOINT_SECONDS, CHECKPOINT_BYTES = 0.5, 4_000_000
 BUSY_MS = 10_000  # a second process on the same file waits this long for its turn

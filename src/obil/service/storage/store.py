@@ -10,7 +10,7 @@ from typing import Any
 
 from obil.errors import InvalidInputError, ObilError
 from obil.service.storage.api_keys import KeyRecord
-from obil.service.storage.database import FORMAT, NEVER_PRUNED, Database, SqliteDatabase
+from obil.service.storage.database import AUDITED, FORMAT, NEVER_PRUNED, Database, SqliteDatabase
 from obil.service.storage.stored_event import StoredEvent
 from obil.service.storage.writing import POINT_COLUMNS, STREAM_COLUMNS, Point, StreamRow, Writing, events_where
 
@@ -86,9 +86,9 @@ class Store:
         )
         return [name for (name,) in found]
 
-    def changes(self, stream: int, *, limit: int) -> list[StoredEvent]:
-        """Return the last changes of a stream's settings, the newest first."""
-        return events_where(self._read, "AND kind = 'settings' ORDER BY seq DESC LIMIT ?", stream, limit)
+    def audit(self, stream: int, *, limit: int) -> list[StoredEvent]:
+        """Return the last events of a stream that are neither rows nor labels, the newest first."""
+        return events_where(self._read, f"AND {AUDITED} ORDER BY seq DESC LIMIT ?", stream, limit)
 
     def log(self, stream: int) -> list[StoredEvent]:
         """Return all events of a stream, in order."""

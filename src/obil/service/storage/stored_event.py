@@ -12,8 +12,8 @@ from obil.arrays import FloatArray
 from obil.errors import InvalidStateError
 from obil.online.decision_ids import Id
 
-CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN = (
-    "created", "decided", "labelled", "settings", "model", "restarted", "forgotten",
+CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN, NOTED = (
+    "created", "decided", "labelled", "settings", "model", "restarted", "forgotten", "noted",
 )  # fmt: skip
 _HEADER = struct.Struct("<IHHBI")  # rows, classes, 1 + views or 0, flags, bytes of the ids
 _HAS_RESPONSE, _HAS_THRESHOLDS, _SAME_FLAGS = 1, 2, 4

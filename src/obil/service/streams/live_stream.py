@@ -14,17 +14,18 @@ from obil.online.decision import Decisions
 from obil.online.decision_ids import Id, as_ids
 from obil.online.online_classifier import OnlineClassifier
 from obil.policies.notation import policy_from_json
-from obil.service.records import LabelResult, SettingsChange, StreamSummary
-from obil.service.refusals import KeyReusedError, as_bad_input
+from obil.service.records import LabelResult, SettingsChange, StreamEvent, StreamSummary
+from obil.service.refusals import BadInputError, KeyReusedError, as_bad_input
 from obil.service.storage import stored_event as stored
 from obil.service.storage.writing import Point, Snapshot, StreamRow, Writing
 from obil.service.streams.operations import Decided, Label, Sender, checked_label
 from obil.serving.ratio_model import RatioModel, Scores
 
 SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # most that a restored stream replays, about
-POINT_ROWS, POINT_SECONDS = 500, 60.0  # at most, between two points of a history: each costs as much as a few rows
+POINT_ROWS, POINT_SECONDS = 500, 5.0  # at most, between two points of a history
 POINT_FRACTION = 1 / 64  # of all rows so far: a short stream has as many points as a long one
 TRUSTED, REACHABLE = 1, 2
+MARKS = ("last_row", "alarm_since", "acknowledged_by")  # in the summary only: no decision depends on them
 
 
 class StateCopy(NamedTuple):
@@ -39,20 +40,14 @@ class LiveStream:
     """A stream, its counters, and what is not in the store yet. Used by one thread."""
 
     def __init__(
-        self,
-        row: StreamRow,
-        online: OnlineClassifier,
-        version: str,
-        *,
-        snapshot_seq: int,
-        last_point_at: float = 0.0,
-        created: bool = False,
+        self, row: StreamRow, online: OnlineClassifier, version: str, *, snapshot_seq: int, created: bool = False
     ) -> None:
         self.row, self.online, self.version = row, online, version
         self.snapshot_seq, self._snapshot_rows = snapshot_seq, online.n_rows
-        self._point_at, self._point_rows, self._point_alerts = last_point_at, row.n_rows, row.n_alerts
+        self._point_at, self._point_rows, self._point_alerts = 0.0, row.n_rows, row.n_alerts
         self._finished_seq = 0 if created else row.seq  # a new stream is to be written
         self.created, self.erased = created, False  # in the current transaction
+        self._marks = _marks_of(row)
         self._classes: list[Any] = online.model.classes_.tolist()
         self._positive = None if online.positive is None else self._classes.index(online.positive)
 
@@ -88,6 +83,7 @@ class LiveStream:
         self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(decisions))
         n_alerts = self.row.n_alerts + int(decisions.alerts.sum())
         self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=n_alerts)
+        self._marks["last_row"] = at
         return Decided(self.row.name, self.version, first, decisions)
 
     def label(self, labels: Sequence[Label], sender: Sender, session: Writing, at: float) -> LabelResult:
@@ -118,13 +114,30 @@ class LiveStream:
         self.version = version
         self.row = self.row._replace(model=version)
         self._log(stored.MODEL, stored.write_record({"version": version}), Sender(by="model"), session, at)
+        self._mark_alarm(at)
         self.save_snapshot(session)  # so that no replay needs the old version
 
     def restart_monitor(self, sender: Sender, session: Writing, at: float) -> None:
         """Start a new monitoring run."""
         with as_bad_input(None, ObilError):
             self.online.restart_monitor()
+        self._mark_alarm(at)
         self._log(stored.RESTARTED, b"{}", sender, session, at)
+
+    def note(self, text: str, sender: Sender, session: Writing, at: float, *, acknowledge: bool) -> StreamEvent:
+        """Write a note to the log; it may say that its sender has seen the alarm."""
+        before = self._earlier(stored.NOTED, sender, session)
+        if before is not None:
+            return event_of(before)
+        if acknowledge and self.online.trusted:
+            raise BadInputError(
+                "acknowledge must be false: this stream has no alarm; send the note alone", where="acknowledge"
+            )
+        if acknowledge:
+            self._mark_alarm(at)
+            self._marks["acknowledged_by"] = sender.by
+        record = {"text": text, "acknowledge": acknowledge}
+        return event_of(self._log(stored.NOTED, stored.write_record(record), sender, session, at))
 
     def forget(self, rows: Sequence[int], sender: Sender, session: Writing, at: float) -> None:
         """Erase rows that wait for their labels; after the snapshot no replay needs older events."""
@@ -147,7 +160,7 @@ class LiveStream:
             "log_evidence": None if monitor is None else monitor.log_evidence,
             "log_alarm": None if monitor is None else monitor.log_alarm,
         }
-        return self.row._replace(trusted=int(online.trusted), summary=json.dumps(summary))
+        return self.row._replace(trusted=int(online.trusted), summary=json.dumps(summary | self._marks))
 
     def copied(self) -> StateCopy:
         """Return a copy of the state, so that this thread can continue while a report is written."""
@@ -158,6 +171,7 @@ class LiveStream:
         if self.erased or self.row.seq == self._finished_seq:
             return
         online = self.online
+        self._mark_alarm(at)
         self.row = self.described()._replace(updated=at)
         self._finished_seq, self.created = self.row.seq, False
         session.save_stream(self.row)
@@ -169,11 +183,19 @@ class LiveStream:
     def follow(self, row: StreamRow) -> None:
         """Take over the row that another process wrote, after its events were replayed here."""
         self.row, self.version, self._finished_seq = row, row.model, row.seq
+        self._marks = _marks_of(row)
 
     def save_snapshot(self, session: Writing) -> None:
         """Write the whole state, so that the stream can be restored without earlier events."""
         session.save_snapshot(self.row.id, Snapshot(self.row.seq, self.version, self.online.state()))
         self.snapshot_seq, self._snapshot_rows = self.row.seq, self.online.n_rows
+
+    def _mark_alarm(self, at: float) -> None:
+        """Keep since when there is an alarm; where there is none, nobody has acknowledged it."""
+        if self.online.trusted:
+            self._marks["alarm_since"] = self._marks["acknowledged_by"] = None
+        elif self._marks["alarm_since"] is None:
+            self._marks["alarm_since"] = at
 
     def _earlier(self, kind: str, sender: Sender, session: Writing) -> stored.StoredEvent | None:
         if sender.idempotency_key is None:
@@ -203,12 +225,15 @@ class LiveStream:
         )
         return Decided(self.row.name, model, first, decisions, repeated=True)
 
-    def _log(self, kind: str, payload: bytes, sender: Sender, session: Writing, at: float, *, n_rows: int = 0) -> None:
+    def _log(
+        self, kind: str, payload: bytes, sender: Sender, session: Writing, at: float, *, n_rows: int = 0
+    ) -> stored.StoredEvent:
         seq, first_row, key = self.row.seq + 1, self.online.n_rows - n_rows, sender.idempotency_key
         digest = None if key is None else sender.digest
         event = stored.StoredEvent(seq, at, kind, sender.by, key, digest, first_row, n_rows, payload)
         session.append(self.row.id, event)
         self.row = self.row._replace(seq=seq)
+        return event
 
     def _wants_point(self, at: float) -> bool:
         new = self.row.n_rows - self._point_rows
@@ -240,7 +265,10 @@ class LiveStream:
 def summary_of_row(row: StreamRow) -> StreamSummary:
     """Return a stream at a glance, from its stored row."""
     empty: dict[str, Any] = {"prior": {}, "training_prior": {}}  # of a stream that is being created
-    empty |= dict.fromkeys(("positive", "log_evidence", "log_alarm"))
+    empty |= dict.fromkeys(("positive", "log_evidence", "log_alarm", *MARKS))
+    found = empty | json.loads(row.summary)
+    for name in ("last_row", "alarm_since"):
+        found[name] = None if found[name] is None else utc(found[name])
     return StreamSummary(
         name=row.name,
         rows=row.n_rows,
@@ -251,8 +279,22 @@ def summary_of_row(row: StreamRow) -> StreamSummary:
         created=utc(row.created),
         updated=utc(row.updated),
         seq=row.seq,
-        **empty | json.loads(row.summary),
+        **found,
     )
+
+
+def event_of(event: stored.StoredEvent) -> StreamEvent:
+    """Return an event of the log as the service shows it."""
+    kind, text = event.kind, None
+    if kind == stored.NOTED:
+        record = stored.read_record(event.payload)
+        kind, text = ("acknowledged" if record["acknowledge"] else "noted"), record["text"]
+    return StreamEvent(utc(event.at), event.sender, event.first_row, kind, text)
+
+
+def _marks_of(row: StreamRow) -> dict[str, Any]:
+    summary = json.loads(row.summary)
+    return {name: summary.get(name) for name in MARKS}
 
 
 def utc(seconds: float) -> datetime:

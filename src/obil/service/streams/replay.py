@@ -91,7 +91,7 @@ def _replay_event(online: OnlineClassifier, event: stored.StoredEvent, models: M
     elif event.kind == stored.FORGOTTEN:
         for row in stored.read_record(event.payload)["rows"]:
             online.forget(row)
-    else:
+    elif event.kind != stored.NOTED:  # a note changes no decision
         raise InvalidStateError(f"the log has an event of an unknown kind: {event.kind!r:.40}")
 
 

@@ -26,7 +26,7 @@ from obil.service.streams.stream_request import NewStream, RowsToDecide
 from obil.serving.ratio_model import RatioModel
 
 SCORE_IN_THREAD = 64  # rows; more are scored in another thread, so that single rows need not wait
-MAX_CHANGES = 20  # of the settings, in a report
+MAX_EVENTS = 50  # of the audit, in a report
 MAX_TEMPLATES = 1_000  # packed new streams that are cached
 
 log = logging.getLogger("obil.service")
@@ -120,6 +120,12 @@ class StreamHub:
 
         return await self._report(await self._writer.do(stream, action))
 
+    async def note(self, stream: str, text: str, sender: Sender, *, acknowledge: bool = False) -> records.StreamEvent:
+        """Keep a note in the log of a stream; it may acknowledge the alarm."""
+        return await self._writer.do(
+            stream, lambda live, session, at: live.note(text, sender, session, at, acknowledge=acknowledge)
+        )
+
     async def forget(self, stream: str, ids: Sequence[Id], sender: Sender) -> int:
         """Erase decisions; return how many were found."""
         erased = await self._writer.do(stream, lambda live, session, at: erase_rows(live, ids, sender, session, at))
@@ -196,8 +202,8 @@ class StreamHub:
     def _detail(self, copy: StateCopy) -> records.StreamDetail:
         from obil.service.streams.stream_report import detail_of  # noqa: PLC0415  # deciding needs no reports
 
-        changes = self._store.changes(copy.row.id, limit=MAX_CHANGES)
-        return detail_of(copy, self._registry.get(copy.version), changes)
+        events = self._store.audit(copy.row.id, limit=MAX_EVENTS)
+        return detail_of(copy, self._registry.get(copy.version), events)
 
     def _open(
         self, name: str, live: LiveStream | None, session: Writing, new: NewStream | None, at: float
@@ -243,9 +249,7 @@ class StreamHub:
             else OnlineClassifier.from_state(self._registry.get(snapshot.model), snapshot.state)
         )
         seq = 0 if snapshot is None else snapshot.seq
-        online = self._replayed(restored, row, seq, session)
-        last_point_at = session.last_point_at(row.id)
-        return LiveStream(row, online, row.model, snapshot_seq=seq, last_point_at=last_point_at)
+        return LiveStream(row, self._replayed(restored, row, seq, session), row.model, snapshot_seq=seq)
 
     def _replayed(
         self, online: OnlineClassifier | None, row: StreamRow, seq: int, session: Writing

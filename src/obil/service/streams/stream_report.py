@@ -14,9 +14,9 @@ from obil.online.online_classifier import OnlineClassifier
 from obil.online.reports.decided_holdout import DecidedHoldout
 from obil.online.reports.performance_report import Performance
 from obil.service.records import SettingsChange, StreamDetail, StreamHistory
-from obil.service.storage.stored_event import StoredEvent, read_record
+from obil.service.storage.stored_event import SETTINGS, StoredEvent, read_record
 from obil.service.storage.writing import Point, StreamRow
-from obil.service.streams.live_stream import StateCopy, summary_of_row, utc
+from obil.service.streams.live_stream import StateCopy, event_of, summary_of_row, utc
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 from obil.trackers.calibration_spread import evidence_variance, logits_of
@@ -26,8 +26,8 @@ LEVEL = 0.9  # of all intervals
 SPREAD_PRIORS = 6  # at which the spread of the calibration map is computed; it is interpolated between them
 
 
-def detail_of(copy: StateCopy, model: RatioModel, changes: Sequence[StoredEvent]) -> StreamDetail:
-    """Return a stream in detail."""
+def detail_of(copy: StateCopy, model: RatioModel, events: Sequence[StoredEvent]) -> StreamDetail:
+    """Return a stream in detail, with its audit."""
     summary = summary_of_row(copy.row)
     online = OnlineClassifier.from_state(model, copy.state)
     classes = model.classes_.tolist()
@@ -51,7 +51,8 @@ def detail_of(copy: StateCopy, model: RatioModel, changes: Sequence[StoredEvent]
             "horizon": online.horizon,
             "unlabeled_as": online.unlabeled_as,
         },
-        changes=[_change(event) for event in changes],
+        changes=[_change(event) for event in events if event.kind == SETTINGS],
+        events=[event_of(event) for event in events],
     )
 
 
