@@ -22,7 +22,7 @@ from obil.service.streams.operations import Decided, Label, Sender, checked_labe
 from obil.serving.ratio_model import RatioModel, Scores
 
 SNAPSHOT_ROWS, SNAPSHOT_EVENTS = 32_768, 2_048  # most that a restored stream replays, about
-POINT_ROWS, POINT_SECONDS = 500, 5.0  # at most, between two points of a history
+POINT_ROWS, POINT_SECONDS = 500, 60.0  # at most, between two points of a history: each costs as much as a few rows
 POINT_FRACTION = 1 / 64  # of all rows so far: a short stream has as many points as a long one
 TRUSTED, REACHABLE = 1, 2
 MARKS = ("last_row", "alarm_since", "acknowledged_by")  # in the summary only: no decision depends on them
@@ -40,11 +40,18 @@ class LiveStream:
     """A stream, its counters, and what is not in the store yet. Used by one thread."""
 
     def __init__(
-        self, row: StreamRow, online: OnlineClassifier, version: str, *, snapshot_seq: int, created: bool = False
+        self,
+        row: StreamRow,
+        online: OnlineClassifier,
+        version: str,
+        *,
+        snapshot_seq: int,
+        last_point_at: float = 0.0,
+        created: bool = False,
     ) -> None:
         self.row, self.online, self.version = row, online, version
         self.snapshot_seq, self._snapshot_rows = snapshot_seq, online.n_rows
-        self._point_at, self._point_rows, self._point_alerts = 0.0, row.n_rows, row.n_alerts
+        self._point_at, self._point_rows, self._point_alerts = last_point_at, row.n_rows, row.n_alerts
         self._finished_seq = 0 if created else row.seq  # a new stream is to be written
         self.created, self.erased = created, False  # in the current transaction
         self._marks = _marks_of(row)

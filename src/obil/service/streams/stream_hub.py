@@ -249,7 +249,9 @@ class StreamHub:
             else OnlineClassifier.from_state(self._registry.get(snapshot.model), snapshot.state)
         )
         seq = 0 if snapshot is None else snapshot.seq
-        return LiveStream(row, self._replayed(restored, row, seq, session), row.model, snapshot_seq=seq)
+        online = self._replayed(restored, row, seq, session)
+        last_point_at = session.last_point_at(row.id)
+        return LiveStream(row, online, row.model, snapshot_seq=seq, last_point_at=last_point_at)
 
     def _replayed(
         self, online: OnlineClassifier | None, row: StreamRow, seq: int, session: Writing
