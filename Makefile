@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST_MARKS := $(if $(filter all,$(EXTRAS)),,-m "not slow")
 
-.PHONY: demo serve-demo test test-crash check bench bench-service bench-spark experiments reproduce clean
+.PHONY: demo serve-demo test coverage test-crash check bench bench-service bench-spark experiments reproduce clean
 
 demo: .venv/.installed-data
 	$(BIN)/obil demo
@@ -15,6 +15,10 @@ serve-demo: .venv/.installed-data,service
 
 test: .venv/.installed-$(EXTRAS)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_MARKS)
+
+# Which lines no test runs; kernels are left out, as they run as machine code.
+coverage: .venv/.installed-$(EXTRAS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_MARKS) --cov --cov-report=term --cov-report=html:build/coverage
 
 # Kills the service again and again under load and counts what was lost; minutes, so not part of `test`.
 test-crash: .venv/.installed-all
