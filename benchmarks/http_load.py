@@ -1,4 +1,4 @@
-"""Keep connections busy with one request each, and say how many were answered and how long each took."""
+"""Keep connections busy with one request each, in turns, and say how many were answered and how long each took."""
 
 import asyncio
 import sys
@@ -63,8 +63,8 @@ async def load(port: int, requests: Sequence[bytes], *, connections: int, second
     started = time.perf_counter()
     ends = [loop.create_future() for _ in range(connections)]
     for place, end in enumerate(ends):
-        own = [*requests[place % len(requests) :], *requests[: place % len(requests)]]
-        connection = _Connection(own, started + seconds, taken, end)
+        turns = range(place, place + connections * len(requests), connections)  # the others take those between
+        connection = _Connection([requests[turn % len(requests)] for turn in turns], started + seconds, taken, end)
         await loop.create_connection(partial(_itself, connection), "127.0.0.1", port)
     await asyncio.gather(*ends)
     return len(taken) / (time.perf_counter() - started), np.array(taken)

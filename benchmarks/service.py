@@ -1,4 +1,4 @@
-"""Hold the service against an empty endpoint of the same framework, and weigh idle streams on disk."""
+"""Hold the service against an empty endpoint of the same framework, many streams against few, and weigh idle ones."""
 
 import asyncio
 import json
@@ -27,13 +27,16 @@ START_SECONDS = 60.0
 
 
 def measure(settings: dict[str, Any]) -> dict[str, float]:
-    """Return rates and latencies as ratios to an empty endpoint's, taken in turns, and bytes an idle stream."""
+    """Return rates and latencies as ratios to an empty endpoint's, taken in turns, and what streams cost."""
     with tempfile.TemporaryDirectory(prefix="obil-bench-") as place:
         folder = Path(place)
         rows = _save_models(folder, settings)
-        figures = _speed(folder, rows, settings) | _idle_streams(folder, "plain", rows, settings)
-        with_views = _idle_streams(folder, "views", rows, settings)
-        return figures | {f"{name}_with_views": value for name, value in with_views.items()}
+        figures = _speed(folder, rows, settings) | _round_robin(folder, rows, settings)
+        plain, with_views = (
+            _idle_streams(folder, model, rows, settings) | _paging(folder, model, rows, settings)
+            for model in ("plain", "views")
+        )
+        return figures | plain | {f"{name}_with_views": value for name, value in with_views.items()}
 
 
 def _save_models(folder: Path, settings: dict[str, Any]) -> np.ndarray:
@@ -61,10 +64,9 @@ def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str
         files[name] = folder / f"{name}.requests"
         files[name].write_text("\n".join(request.hex() for request in requests))
     best: dict[str, tuple[float, float]] = {}
-    command = ["obil", "serve", str(folder / "views"), "--store", str(folder / "speed.db"), "--port"]
     with (
-        _served([str(Path(sys.executable).parent / command[0]), *command[1:]]) as ours,
-        _served([sys.executable, str(HERE / "empty_service.py")]) as empty,
+        _served(_serve_command(folder, "speed.db")) as (ours, _),
+        _served([sys.executable, str(HERE / "empty_service.py")]) as (empty, _),
     ):
         for _ in range(settings["repeats"]):  # in turns, so that a slow moment of the machine hits all alike
             for name, (_, connections) in works.items():
@@ -81,6 +83,61 @@ def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str
     for name, (rate, p99) in best.items():
         figures |= {f"{name}_a_second": rate, f"{name}_p99_ms": p99}
     return figures
+
+
+def _round_robin(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
+    """Return the rate of single rows of many streams in turns, over that of few."""
+    files, rates = {}, {"few": 0.0, "many": 0.0}
+    for name in rates:
+        streams = range(settings[f"{name}_streams"])
+        requests = [_post(f"/v1/streams/{name}-{i}/decisions", {"row": rows[i % len(rows)].tolist()}) for i in streams]
+        files[name] = folder / f"{name}_streams.requests"
+        files[name].write_text("\n".join(request.hex() for request in requests))
+    with _served(_serve_command(folder, "round_robin.db")) as (port, process):
+        before, n_answered = _resident_bytes(process), 0.0
+        while n_answered < settings["many_streams"]:  # the first round creates the streams
+            n_answered += settings["seconds"] * _load(port, 32, settings["seconds"], files["many"])[0]
+        for _ in range(settings["repeats"]):
+            for name, best in rates.items():
+                rates[name] = max(best, _load(port, 32, settings["seconds"], files[name])[0])
+        resident = _resident_bytes(process) - before
+    return {
+        "many_streams_over_few": rates["many"] / rates["few"],
+        "few_streams_a_second": rates["few"],
+        "many_streams_a_second": rates["many"],
+        "kilobytes_a_stream_in_memory": resident / settings["many_streams"] / 1e3,
+    }
+
+
+def _paging(folder: Path, model: str, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
+    """Return what a request costs whose stream is restored from the store, and one to a stream in memory."""
+    n_streams, path = settings["paged_streams"], folder / f"paged_{model}.db"
+
+    def open_hub() -> StreamHub:
+        store = open_store(str(path))
+        return StreamHub(store, ModelRegistry(folder / model, store))
+
+    async def decide_all(hub: StreamHub, part: Rows) -> None:
+        for first in range(0, n_streams, 32):
+            names = [f"stream-{number}" for number in range(first, min(first + 32, n_streams))]
+            await asyncio.gather(*(hub.decide(name, part, Sender()) for name in names))
+
+    hub = open_hub()
+    asyncio.run(decide_all(hub, Rows(rows[: settings["idle_rows"]], settings["idle_rows"])))
+    hub.close()
+    hub, milliseconds = open_hub(), []
+    for _ in ("paged in", "in memory"):
+        started = time.process_time()  # of all threads
+        asyncio.run(decide_all(hub, Rows(rows[:1], 1)))
+        milliseconds.append(1e3 * (time.process_time() - started) / n_streams)
+    hub.close()
+    return {"paged_in_milliseconds": milliseconds[0], "in_memory_milliseconds": milliseconds[1]}
+
+
+def _resident_bytes(process: int) -> float:
+    """Return the memory that a process uses; on Linux, from /proc, nan elsewhere."""
+    statm = Path(f"/proc/{process}/statm")
+    return float(int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")) if statm.exists() else float("nan")
 
 
 def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
@@ -122,6 +179,11 @@ def _idle_streams(folder: Path, model: str, rows: np.ndarray, settings: dict[str
     }
 
 
+def _serve_command(folder: Path, store: str) -> list[str]:
+    program = Path(sys.executable).parent / "obil"
+    return [str(program), "serve", str(folder / "views"), "--store", str(folder / store), "--port"]
+
+
 def _size(folder: Path, name: str) -> int:
     return sum(file.stat().st_size for file in folder.glob(f"{name}*"))
 
@@ -135,8 +197,8 @@ def _post(path: str, body: Any) -> bytes:
 
 
 @contextmanager
-def _served(command: Sequence[str]) -> Iterator[int]:
-    """Run a server on a free port until the end."""
+def _served(command: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Run a server on a free port until the end; give the port and the number of its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -151,7 +213,7 @@ def _served(command: Sequence[str]) -> Iterator[int]:
                     log.seek(0)
                     raise RuntimeError(log.read().decode()[-2_000:]) from None
                 time.sleep(0.1)
-        yield port
+        yield port, process.pid
 
 
 @contextmanager

@@ -30,7 +30,7 @@ class ServiceSettings(BaseSettings):
     store: str = "sqlite:///obil.db"
     store_inputs: bool = False  # store raw features beside the log ratios
     retain_days: float | None = Field(default=None, gt=0.0)
-    memory_streams: int = Field(default=1_000, ge=1)  # most streams in memory; idle ones leave it
+    memory_streams: int = Field(default=10_000, ge=1)  # most streams in memory; idle ones leave it
 
     metric_streams: int = Field(default=200, ge=0)  # named in /metrics; the others are counted together
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -46,7 +46,7 @@ class GroupCommit:
     """
 
     def __init__(
-        self, store: Store, open_stream: Open, *, max_streams: int = 2_000, idle_seconds: float = 600.0
+        self, store: Store, open_stream: Open, *, max_streams: int = 10_000, idle_seconds: float = 600.0
     ) -> None:
         self._store, self._open = store, open_stream
         self._max_streams, self._idle_seconds = max_streams, idle_seconds

@@ -46,7 +46,7 @@ class StreamHub:
         *,
         defaults: StreamSettings | None = None,
         store_inputs: bool = False,
-        max_streams: int = 2_000,
+        max_streams: int = 10_000,
         idle_seconds: float = 600.0,
     ) -> None:
         self._store, self._registry = store, registry
