@@ -23,7 +23,7 @@ NEEDS = {"obil.networks": "torch", "obil.service": "fastapi", "obil.spark": "pys
 
 PUBLIC = {
     "obil": """
-        Backtest ChangeReport ConcurrentUseError Costs Decision Decisions EstimationError Gate Holdout
+        Backtest ChangeReport ConcurrentUseError Costs Decision Decisions EstimationError FleetLevel Gate Holdout
         InvalidInputError InvalidStateError ModelFileError NotStartedError OBILClassifier ObilError OnlineClassifier
         OnlineFleet PerformanceReport PriorEstimate RatioClassifier RatioModel Scores SegmentEstimates Verdict
         Verification backtest datasets estimate_prior load monitor networks policies save service spark trackers verify

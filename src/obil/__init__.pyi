@@ -26,6 +26,7 @@ from .online.decision import Decisions as Decisions
 from .online.estimate_prior import estimate_prior as estimate_prior
 from .online.files import load as load
 from .online.files import save as save
+from .online.fleet_level import FleetLevel as FleetLevel
 from .online.online_classifier import OnlineClassifier as OnlineClassifier
 from .online.online_fleet import OnlineFleet as OnlineFleet
 from .online.reports.explain import ChangeReport as ChangeReport

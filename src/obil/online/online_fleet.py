@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import IntArray, as_evidence, as_log_ratios
+from obil.arrays import BoolArray, FloatArray, IntArray, as_evidence, as_log_ratios
 from obil.errors import InvalidInputError
 from obil.flat_record import copy_record
 from obil.online.decision import Decision, Decisions
 from obil.online.decision_ids import as_ids
+from obil.online.deviations import FALSE_DISCOVERIES
+from obil.online.estimate_prior import estimate_by_segment
+from obil.online.fleet_level import FleetLevel
 from obil.online.fleet_pass import can_pass, pass_over
+from obil.online.fleet_starts import FleetStarts
+from obil.online.fleet_stream import FleetStream
+from obil.online.key_evidence import KeyEvidence
 from obil.online.labels.label_ledger import LabelLedger
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.state.resume import resumed
+from obil.online.segments import SegmentEstimates
 from obil.policies import Policy
 from obil.serving.folds import folds_of_numbers
 from obil.serving.ratio_model import Scores
 
 MOST_OPEN = 256  # streams at hand as objects; the others are a record each
 LEAST_ROOM = 16  # records
+FEWEST_KEYS = 2  # whose priors have something in common
 FEWEST_TOGETHER = 32  # keys of a batch, for which the passes over records pay
 
 
@@ -42,6 +49,10 @@ class OnlineFleet:
         Where states of streams go that are not used: any mutable mapping from keys to bytes. None keeps all in memory.
     most_in_memory
         How many streams stay in memory, the most recently used, where there is a store.
+    common_level
+        Whether keys learn from each other: `update_common_level` fits a Beta or Dirichlet distribution to their priors,
+        at whose mean new keys start, and `deviating` names those that differ. The levels of an earlier fleet continue
+        it.
     settings
         Those of `OnlineClassifier`: costs, policy, tracker, prior, positive, monitor, horizon, unlabeled_as.
 
@@ -60,13 +71,16 @@ class OnlineFleet:
         *,
         store: MutableMapping[Any, bytes] | None = None,
         most_in_memory: int | None = None,
+        common_level: bool | Iterable[FleetLevel] = False,
         **settings: Any,
     ) -> None:
         if (store is None) != (most_in_memory is None):
             raise InvalidInputError("store and most_in_memory belong together: give both, or neither")
         if most_in_memory is not None and (type(most_in_memory) is not int or most_in_memory < 1):
             raise InvalidInputError(f"most_in_memory must be a positive integer, got {most_in_memory!r:.40}")
-        self._fresh = OnlineClassifier(model, **settings)  # what every new stream is copied from
+        self._starts = FleetStarts(model, settings, [] if isinstance(common_level, bool) else common_level)
+        self._evidence = None if common_level is False else KeyEvidence()
+        self._fresh = self._starts.plain  # what all streams have in common
         self._model = self._fresh.model
         self._store = store
         self._most_in_memory = most_in_memory
@@ -77,6 +91,7 @@ class OnlineFleet:
         self._free: list[int] = []  # slots of streams that have gone
         record, _ = self._fresh.parts()
         self._records = np.zeros(0, dtype=record.dtype)
+        self._started = np.zeros(0, dtype=np.int64)  # by slot, the number of the stream that each started as
 
     def __repr__(self) -> str:
         return f"OnlineFleet({len(self):,} streams of {self._fresh!r})"
@@ -85,9 +100,8 @@ class OnlineFleet:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self._slots
-        if self._store is not None:
-            yield from [key for key in self._store if key not in self._slots]
+        stored = [] if self._store is None else [key for key in self._store if key not in self._slots]
+        yield from [*self._slots, *stored]  # the order of the first changes with each use
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._slots or (self._store is not None and key in self._store)
@@ -107,11 +121,14 @@ class OnlineFleet:
     @policy.setter
     def policy(self, policy: Policy | str) -> None:
         self._park()
-        self._fresh.policy = policy
+        self._starts.set_policy(policy)
 
     def decide(self, x: Any, *, key: Hashable, id: Any = None, at: Any = None) -> Decision:  # noqa: A002
         """Decide one row of a key, whose stream starts with it if it is new; `id` and `at` as in `OnlineClassifier`."""
-        return self._opened(_plain_keys([key])[0]).decide(x, id=id, at=at)
+        own = _plain_keys([key])[0]
+        decision = self._opened(own).decide(x, id=id, at=at)
+        self._gather(own, decision.evidence[None], np.array([decision.trusted]))
+        return decision
 
     def decide_many(
         self, X: Any, *, keys: Iterable[Hashable], ids: Sequence[Any] | None = None, at: Any = None
@@ -152,9 +169,44 @@ class OnlineFleet:
         """Learn the true label of a key's decision; return whether the key and the decision are known."""
         return key in self and self._opened(key).feedback(id, label, propensity=propensity)
 
+    @property
+    def common_levels(self) -> tuple[FleetLevel, ...]:
+        """The levels so far, the newest last: a fleet that is made with them continues this one."""
+        return tuple(self._starts.levels)
+
+    def update_common_level(self) -> FleetLevel | None:
+        """Start new keys where the keys' priors lie, by the rows since the last update; return that level.
+
+        It stays where it was while fewer than two keys had rows. A key that has started stays as it is. The rows since
+        this update count for the next.
+        """
+        if len(self._require_evidence()) < FEWEST_KEYS:
+            return self._starts.levels[-1] if self._starts.levels else None
+        level = FleetLevel.of(self.estimate_priors())
+        self._starts.levels.append(level)
+        self._starts.keep(self._started[list(self._slots.values())].tolist())
+        self._evidence = KeyEvidence()
+        return level
+
+    def estimate_priors(self, *, level: float = 0.9) -> SegmentEstimates:
+        """Return each key's prevalence in the rows since the last update, as `estimate_prior(model, X, by=keys)` does.
+
+        Rows that came after the alarm of their key's monitor are left out: no prior explains them.
+        """
+        return estimate_by_segment(self._model, self._require_evidence().by_key(), level=level)
+
+    def deviating(self, rate: float = FALSE_DISCOVERIES) -> tuple[Hashable, ...]:
+        """Return the keys whose prior was not that of the others since the last update, the clearest first.
+
+        About the fraction `rate` of them, at most, is there by chance.
+        """
+        return self.estimate_priors().deviating(rate) if len(self._require_evidence()) else ()
+
     def forget(self, key: Hashable) -> bool:
         """Erase the stream of a key; return whether there was one."""
         known = key in self
+        if self._evidence is not None:
+            self._evidence.forget(key)
         if key in self._slots:
             self._leave(key)
         if self._store is not None:
@@ -179,20 +231,37 @@ class OnlineFleet:
         for row, key in enumerate(own_keys):
             rows_of.setdefault(key, []).append(row)
         most = len(rows_of) if self._most_in_memory is None else self._most_in_memory
+        parts, order = [], []
         if FEWEST_TOGETHER <= len(rows_of) <= most and can_pass(self._fresh):
-            return self._decide_together(scores, rows_of, names)
-        parts = []
+            slots = self._parked_slots(rows_of)
+            started = self._started[slots]
+            for number in np.unique(started).tolist():
+                own_rows = {key: rows for (key, rows), i in zip(rows_of.items(), started, strict=True) if i == number}
+                decided, rows = self._decide_together(
+                    self._starts[number], slots[started == number], scores, own_rows, names
+                )
+                parts.append(decided)
+                order += rows
+        else:
+            for key, rows in rows_of.items():
+                own = Scores(scores.log_ratios[rows], scores.evidence[rows])
+                own_ids = None if names is None else [names[row] for row in rows]
+                parts.append(self._opened(key)._decide_scores(own, own_ids))
+                order += rows
+        decisions = _in_order(parts, order, self._fresh)
         for key, rows in rows_of.items():
-            own = Scores(scores.log_ratios[rows], scores.evidence[rows])
-            own_ids = None if names is None else [names[row] for row in rows]
-            parts.append(self._opened(key)._decide_scores(own, own_ids))
-        return _in_order(parts, [row for rows in rows_of.values() for row in rows], self._fresh)
+            self._gather(key, decisions.evidence[rows], decisions.trusted[rows])
+        return decisions
 
     def _decide_together(
-        self, scores: Scores, rows_of: Mapping[Hashable, list[int]], names: Sequence[Any] | None
-    ) -> Decisions:
-        """Decide the rows of many keys in compiled passes over their records."""
-        slots = self._parked_slots(rows_of)
+        self,
+        start: OnlineClassifier,
+        slots: IntArray,
+        scores: Scores,
+        rows_of: Mapping[Hashable, list[int]],
+        names: Sequence[Any] | None,
+    ) -> tuple[Decisions, list[int]]:
+        """Decide the rows of keys that started as one stream in compiled passes over their records; return which."""
         lengths = np.fromiter(map(len, rows_of.values()), np.int64, len(rows_of))
         order = np.fromiter(chain.from_iterable(rows_of.values()), np.int64, int(lengths.sum()))
         starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -202,7 +271,7 @@ class OnlineFleet:
         evidence = np.ascontiguousarray(scores.evidence[order, folds])
         ids = numbers.tolist() if names is None else [names[row] for row in order.tolist()]
         decided, inputs = pass_over(
-            self._fresh, self._records, slots, starts, Scores(scores.log_ratios[order], evidence), ids
+            start, self._records, slots, starts, Scores(scores.log_ratios[order], evidence), ids
         )
         if self._fresh.horizon:
             for g, slot in enumerate(slots.tolist()):
@@ -211,7 +280,17 @@ class OnlineFleet:
                     int(numbers[own.start]), ids[own], decided.log_ratios[own], decided.alerts[own],
                     None if inputs is None else inputs[own],
                 )  # fmt: skip
-        return _in_order([decided], order.tolist(), self._fresh)
+        return decided, order.tolist()
+
+    def _gather(self, key: Hashable, evidence: FloatArray, trusted: BoolArray) -> None:
+        """Add decided rows of a key, (n, S, K), to what is known of its prior."""
+        if self._evidence is not None and trusted.any():
+            self._evidence.add(key, evidence[trusted, 0])
+
+    def _require_evidence(self) -> KeyEvidence:
+        if self._evidence is None:
+            raise InvalidInputError("this fleet does not compare its keys: make it with common_level=True")
+        return self._evidence
 
     def _parked_slots(self, keys: Iterable[Hashable]) -> IntArray:
         """Return where the records of these keys lie, (n,), none of them at hand; new keys get one."""
@@ -228,7 +307,9 @@ class OnlineFleet:
         self._make_room(len(new))
         for key in new:
             self._slots[key] = self._free.pop()
-        copy_record(self._fresh.parts()[0], self._records, [self._slots[key] for key in new])
+        own, newest = [self._slots[key] for key in new], self._starts.newest
+        copy_record(self._starts[newest].parts()[0], self._records, own)
+        self._started[own] = newest
         self._keep_within_memory()  # these are the last used, and not more than may stay
         return np.fromiter((self._slots[key] for key in keys), np.int64)
 
@@ -252,22 +333,29 @@ class OnlineFleet:
             self._enter(key)
         slot = self._slots[key]
         self._slots.move_to_end(key)
-        online = self._open[key] = self._fresh.resumed(self._records[slot, ...], self._ledger_of(slot))
+        online = self._open[key] = self._resumed(slot)
         if len(self._open) > MOST_OPEN:
             self._park(keep=MOST_OPEN // 2)
         self._keep_within_memory()
         return online
 
+    def _resumed(self, slot: int) -> OnlineClassifier:
+        """Return the stream of a slot as an object."""
+        start = self._starts[int(self._started[slot])]
+        return start.resumed(self._records[slot, ...], self._ledger_of(slot))
+
     def _enter(self, key: Hashable) -> None:
         """Give a key a record: that of its state in the store, or that of a new stream."""
         stored = None if self._store is None else self._store.get(key)
-        online = self._fresh
+        number = self._starts.newest
+        online = self._starts[number]
         if stored is not None:
-            online = resumed(self._fresh, stored, name=f"the state of {key!r:.60}", change_policy=True)
+            number, online = self._starts.restored(stored, name=f"the state of {key!r:.60}")
         record, ledger = online.parts()
         self._make_room(1)
         slot = self._slots[key] = self._free.pop()
         copy_record(record, self._records, [slot])
+        self._started[slot] = number
         if stored is not None:
             self._ledgers[slot] = ledger
 
@@ -289,7 +377,7 @@ class OnlineFleet:
         online = self._open.get(key)
         if online is None:
             slot = self._slots[key]
-            online = self._fresh.resumed(self._records[slot, ...], self._ledger_of(slot))
+            online = self._resumed(slot)
         self._store[key] = online.state()
         self._unstored.discard(key)
 
@@ -318,38 +406,8 @@ class OnlineFleet:
         records = np.zeros(max(2 * before, before + n, LEAST_ROOM), dtype=self._records.dtype)
         records[:before] = self._records
         self._records = records
+        self._started = np.concatenate([self._started, np.zeros(len(records) - before, dtype=np.int64)])
         self._free.extend(range(len(records) - 1, before - 1, -1))
-
-
-class FleetStream:
-    """The stream of one key: whatever is asked of it, the fleet's `OnlineClassifier` of that key answers.
-
-    Its settings are the fleet's, and are changed there.
-    """
-
-    __slots__ = ("_fleet", "_key")
-
-    def __init__(self, fleet: OnlineFleet, key: Hashable) -> None:
-        object.__setattr__(self, "_fleet", fleet)
-        object.__setattr__(self, "_key", key)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream(), name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise InvalidInputError(
-            f"{name} of {self._key!r:.60} cannot be set: all streams of a fleet have its settings. Set fleet.policy, "
-            "or make another fleet"
-        )
-
-    def __repr__(self) -> str:
-        return repr(self._stream())
-
-    def _stream(self) -> OnlineClassifier:
-        fleet: OnlineFleet = self._fleet
-        if self._key not in fleet:
-            raise KeyError(self._key)  # it was forgotten
-        return fleet._opened(self._key)
 
 
 def _plain_keys(keys: Iterable[Hashable]) -> list[Hashable]:
