@@ -23,6 +23,12 @@ from obil.trackers.calibration_spread import evidence_variance, logits_of
 from obil.trackers.tracker import CompiledTracker
 
 LEVEL = 0.9  # of all intervals
+IN_HTTP = (  # what the change report says in Python
+    ("fed back by online.feedback(id, label)", "sent by POST /v1/streams/{name}/labels"),
+    ("online.feedback(id, label, propensity=...)", "POST /v1/streams/{name}/labels with its propensity"),
+    ("OnlineClassifier(..., unlabeled_as=...)", "unlabeled_as of PUT /v1/streams/{name}"),
+    ("(propensity=)", "(propensity)"),
+)
 SPREAD_PRIORS = 6  # at which the spread of the calibration map is computed; it is interpolated between them
 
 
@@ -43,7 +49,7 @@ def detail_of(copy: StateCopy, model: RatioModel, events: Sequence[StoredEvent])
         evidence=_evidence(online),
         label_counts=asdict(online.label_counts),
         performance=_performance(online),
-        change=online.explain(level=LEVEL).to_json(),
+        change=_change_report(online, summary.name),
         settings={  # with `start_prior` as prior, they create another stream like it
             "policy": dict(online.policy.to_json()),
             "tracker": "bank" if isinstance(tracker, BayesBank) else "safe",
@@ -74,6 +80,23 @@ def history_of(row: StreamRow, points: Sequence[Point], model: RatioModel) -> St
     columns["precision"], columns["recall"] = _expected(points, model, k)
     training = float(model.prior_[k]) if k is not None else math.nan
     return StreamHistory(row.name, columns, training, summary.log_alarm)
+
+
+def in_http(text: str, name: str) -> str:
+    """Return a sentence of the change report for a reader of the service.
+
+    >>> in_http("Get labels: each fed back by online.feedback(id, label).", "shop")
+    'Get labels: each sent by POST /v1/streams/shop/labels.'
+    """
+    for python, call in IN_HTTP:
+        text = text.replace(python, call.format(name=name))
+    return text
+
+
+def _change_report(online: OnlineClassifier, name: str) -> dict[str, Any]:
+    report = online.explain(level=LEVEL).to_json()
+    sentences = [in_http(sentence, name) for sentence in report["sentences"]]
+    return report | {"sentences": sentences, "paragraph": " ".join(sentences)}
 
 
 def _interval(online: OnlineClassifier, names: Sequence[str]) -> dict[str, tuple[float, float]] | None:
