@@ -26,8 +26,9 @@ from obil.online.online_classifier import HORIZON, OnlineClassifier
 from obil.online.state.stream_state import read_state
 from obil.serving.ratio_model import RatioModel
 from obil.spark import score
+from obil.spark.bucket_processor import STREAMS
 from obil.spark.columns import class_values
-from obil.spark.key_processor import KeyRestorer
+from obil.spark.key_restorer import KeyRestorer
 from obil.spark.shipped_model import ShippedModel
 
 CORES = 2
@@ -150,9 +151,9 @@ def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) 
         query.seconds(ordered.iloc[part])
     query.stop()
 
-    state = spark.read.format("statestore").option("stateVarName", "stream").load(str(query.checkpoint))
+    state = spark.read.format("statestore").option("stateVarName", STREAMS).load(str(query.checkpoint))
     model = ShippedModel.of(keyed_model()).load()
-    states = [bytes(row[0]) for row in state.select("value.data").collect()]
+    states = [bytes(row[0]) for row in state.select("user_map_value.data").collect()]
     sizes = [(len(one), len(read_state(model, one).pending)) for one in states]
     return {
         "state_bytes_a_key": float(max(whole - pending for whole, pending in sizes)),

@@ -126,23 +126,26 @@ def service_path(model: RatioModel, folder: Path) -> list[str]:
 
 def spark_path(model: RatioModel, _folder: Path) -> list[str]:
     """Return what a row of `obil.spark.stream` passes in Spark's workers: scored, then decided by its key."""
+    from obil.spark.bucket_lines import EVIDENCE, RATIOS, TIME, RowLayout
+    from obil.spark.bucket_processor import BucketProcessor
     from obil.spark.columns import FEATURE, as_binary, model_input
-    from obil.spark.key_processor import EVIDENCE, RATIOS, TIME, KeyProcessor, RowLayout
     from obil.spark.shipped_model import ShippedModel
 
     shipped, online = ShippedModel.of(model, trusted=()), obil.OnlineClassifier(model)
-    layout = RowLayout(2, (model.n_folds, 1 + model.n_views), False, False, False)
-    processor = KeyProcessor(shipped, (), online.state(), layout, ["obil_key0"], None)
-    held: list[Any] = [None]
-    state = SimpleNamespace(get=lambda: held[0], update=lambda value: held.__setitem__(0, value))
-    processor.init(SimpleNamespace(getValueState=lambda *_: state))  # type: ignore[arg-type]
+    layout = RowLayout(("obil_key0",), 2, (model.n_folds, 1 + model.n_views + model.n_inputs), False, False, False)
+    processor = BucketProcessor(shipped, (), online.state(), layout, 1, None)
+    held: dict[Any, Any] = {}
+    streams = SimpleNamespace(getValue=held.get, updateValue=held.__setitem__)
+    handle: Any = SimpleNamespace(getMapState=lambda *_: streams, getValueState=lambda *_: None)
+    processor.init(handle)
     names = list(ROW)
 
     def decide() -> None:
         numbered = pd.DataFrame([{f"{FEATURE}{place}": value for place, value in enumerate(ROW.values())}])
         scores = model.score(model_input(numbered, names, model))
-        table = pd.DataFrame({TIME: [0.0], RATIOS: as_binary(scores.log_ratios), EVIDENCE: as_binary(scores.evidence)})
-        list(processor.handleInputRows(("shop",), iter([table]), None))
+        columns = {RATIOS: as_binary(scores.log_ratios), EVIDENCE: as_binary(scores.evidence)}
+        table = pd.DataFrame({"obil_key0": ["shop"], TIME: [0.0], **columns})
+        list(processor.handleInputRows((0,), iter([table]), None))
 
     return passed(decide)
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import obil
 from obil.bayes.posterior import posteriors_at
 from obil.errors import InvalidInputError
 from obil.spark import stream
-from obil.spark.key_processor import KeyRestorer
+from obil.spark.key_restorer import KeyRestorer
 from obil.spark.shipped_model import ShippedModel
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, pair_stream
@@ -106,6 +107,32 @@ def test_decides_each_key_as_a_classifier_of_its_own_with_late_labels(spark: Any
     assert_same(decided, alone(lines, model, prior=0.1))
 
 
+def test_keys_that_share_a_bucket_are_decided_each_by_itself_and_null_is_a_key(spark: Any) -> None:
+    lines = lines_of(4, 40, labels_every=7).assign(region=1)
+    lines.loc[lines["site"] == "s3", "site"] = None
+    df = spark.createDataFrame(lines.astype(object).where(lines.notna(), None), f"{SCHEMA}, region int")
+    settings: dict[str, Any] = {"key": ["site", "region"], "time": "at", "id": "id", "label": "truth"}
+    decided = stream(df, pair_model(), features=["score"], buckets=2, **settings).toPandas()
+    assert set(decided["region"]) == {1}
+    assert decided["site"].isna().sum() == 40
+    assert_same(decided.fillna({"site": "none"}), alone(lines.fillna({"site": "none"}), pair_model()))
+
+
+def test_another_number_of_buckets_is_refused_under_a_checkpoint_and_changes_nothing(
+    spark: Any, tmp_path: Path
+) -> None:
+    lines, model = lines_of(3, 60), pair_model()
+    write_batches(lines[lines["at"] < 300], tmp_path / "in", 1, seed=0)
+    run_query(spark, tmp_path / "in", tmp_path, model, prior=0.1, buckets=4)
+    write_batches(lines[lines["at"] >= 300], tmp_path / "rest", 1, seed=0)
+    (tmp_path / "rest" / "part-0000.json").rename(tmp_path / "in" / "part-0001.json")
+    for other in (1, 8):  # buckets that the checkpoint has, and some that it has not
+        with pytest.raises(StreamingQueryException, match="its checkpoint has 4: the number of buckets"):
+            run_query(spark, tmp_path / "in", tmp_path, model, prior=0.1, buckets=other)
+    decided = run_query(spark, tmp_path / "in", tmp_path, model, prior=0.1, buckets=4)
+    assert_same(decided, alone(lines, model, prior=0.1))
+
+
 def test_the_fold_that_is_evidence_for_a_row_goes_by_its_number_in_its_key(spark: Any, tmp_path: Path) -> None:
     lines = lines_of(2, 120)
     write_batches(lines, tmp_path / "in", 3, seed=0)
@@ -159,28 +186,33 @@ def test_new_costs_and_a_new_model_take_over_in_a_running_query(spark: Any, tmp_
         assert own["effective_prior"].tolist() == expected.effective_priors[:, 1].tolist()
 
 
-def test_an_idle_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
-    lines, model = lines_of(1, 80), pair_model()
-    halves = [lines[lines["at"] < 400], lines[lines["at"] >= 400]]
-    for number, half in enumerate(halves):
-        write_batches(half, tmp_path / str(number), 1, seed=0)
+def test_an_idle_key_is_forgotten_and_a_busy_one_beside_it_is_not(spark: Any, tmp_path: Path) -> None:
+    lines, model = lines_of(2, 80), pair_model()
+    busy = lines["site"] == "s1"
+    halves = [lines[(lines["at"] < 400) & ~busy], lines[(lines["at"] >= 400) & ~busy]]
+    parts = [halves[0], *(part for _, part in lines[busy].groupby(lines["at"] // 100)), halves[1]]
+    for number, part in enumerate(parts):
+        write_batches(part, tmp_path / str(number), 1, seed=0)
     (tmp_path / "in").mkdir()
     df = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
-    settings: dict[str, Any] = {"prior": 0.1, "expire_after": timedelta(milliseconds=1)}
+    settings: dict[str, Any] = {"prior": 0.1, "expire_after": timedelta(seconds=12), "buckets": 1}
     decided = stream(df, model, key="site", time="at", id="id", features=["score"], **settings)
     writer = decided.writeStream.format("memory").queryName("idle").option("checkpointLocation", str(tmp_path / "c"))
     query = writer.trigger(processingTime="100 milliseconds").start()
     try:
-        for number in range(2):
+        due, wait = 0, 0.0
+        for number, part in enumerate(parts):
+            time.sleep(wait)
             (tmp_path / str(number) / "part-0000.json").rename(tmp_path / "in" / f"part-{number}.json")
-            end = time.monotonic() + 200.0
-            while spark.table("idle").count() < 40 * (number + 1) and query.isActive and time.monotonic() < end:
+            due, end, wait = due + len(part), time.monotonic() + 200.0, 2.0
+            while spark.table("idle").count() < due and query.isActive and time.monotonic() < end:
                 time.sleep(0.2)
     finally:
         query.stop()
     found = spark.table("idle").toPandas()
     for half in halves:  # the second, too, starts from the start prior
         assert_same(found[found["id"].isin(half["id"])], alone(half, model, prior=0.1))
+    assert_same(found[found["site"] == "s1"], alone(lines[busy], model, prior=0.1))
 
 
 def test_a_key_of_an_unknown_model_is_refused_with_the_remedy() -> None:
@@ -222,6 +254,9 @@ def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -
             time="at",
             features=["score"],
         )
+    for buckets in (0, 1.5, True):
+        with pytest.raises(InvalidInputError, match="buckets must be an integer from 1 to 1,000,000, got"):
+            stream(df, pair_model(), key="site", time="at", features=["score"], buckets=buckets)
     with pytest.raises(InvalidInputError, match="positive timedelta"):
         stream(df, pair_model(), key="site", time="at", features=["score"], expire_after=timedelta(0))
 

@@ -12,17 +12,22 @@ import obil
 from obil.errors import InvalidInputError
 from obil.online.state.resume import settings_in
 from obil.spark import keyed_stream, score, stream
+from obil.spark.bucket_lines import ID, LABEL, PROPENSITY, RATIOS, TIME, BucketLines, RowLayout
 from obil.spark.columns import as_binary
-from obil.spark.key_processor import ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout, decided_rows
 from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, pair_stream
 
-LAYOUT = RowLayout(n_classes=2, evidence=None, has_ids=True, has_labels=True, has_propensities=True)
+KEY = "obil_key0"
+LAYOUT = RowLayout(keys=(KEY,), n_classes=2, evidence=None, has_ids=True, has_labels=True, has_propensities=True)
 
 
 def line(at: int, name: str, ratio: float | None, label: str | None = None, propensity: float = 1.0) -> dict[str, Any]:
     ratios = None if ratio is None else as_binary(np.array([[0.0, ratio]]))[0]
-    return {TIME: at, ID: name, RATIOS: ratios, LABEL: label, PROPENSITY: propensity}
+    return {KEY: "a", TIME: at, ID: name, RATIOS: ratios, LABEL: label, PROPENSITY: propensity}
+
+
+def decided_rows(online: obil.OnlineClassifier, table: pd.DataFrame) -> list[Any]:
+    return list(BucketLines(table, LAYOUT).decided(0, online))
 
 
 @pytest.mark.parametrize(
@@ -39,8 +44,8 @@ def test_lines_of_one_time_are_decided_alike_in_any_order_of_arrival(lines: list
     for order in permutations(lines):
         online = obil.OnlineClassifier(pair_model())
         online.decide_log_ratios(np.column_stack([np.zeros(30), pair_stream(30, 0.2, 1).log_ratios[:, 1]]))
-        found = list(decided_rows(online, pd.DataFrame(list(order)), LAYOUT))
-        outcomes.append((online.state(), [part["effective_prior"].tolist() for part in found]))
+        found = decided_rows(online, pd.DataFrame(list(order)))
+        outcomes.append((online.state(), [part.effective_priors.tolist() for part in found]))
     assert all(outcome == outcomes[0] for outcome in outcomes)
     assert online.label_counts.labelled == min(1, sum(one[LABEL] is not None for one in lines))
 
@@ -48,9 +53,9 @@ def test_lines_of_one_time_are_decided_alike_in_any_order_of_arrival(lines: list
 def test_a_label_counts_by_its_propensity() -> None:
     lines = pd.DataFrame([line(0, "a", 1.0), line(1, "b", 2.0), line(2, "a", None, "fraud", 0.25)])
     online, rare, sure = (obil.OnlineClassifier(pair_model()) for _ in range(3))
-    list(decided_rows(online, lines, LAYOUT))
+    decided_rows(online, lines)
     for one, propensity in ((rare, 0.25), (sure, 1.0)):
-        list(decided_rows(one, lines.iloc[:2], LAYOUT))
+        decided_rows(one, lines.iloc[:2])
         one.feedback("a", "fraud", propensity=propensity)
     assert online.state() == rare.state() != sure.state()
 
@@ -93,7 +98,7 @@ def test_a_key_starts_with_the_settings_of_the_query(spark: Any, monkeypatch: py
     def catch(shipped: Any, replaced: Any, fresh: bytes, *_: Any) -> None:
         raise _CaughtError(shipped.load(), fresh, replaced)
 
-    monkeypatch.setattr(keyed_stream, "KeyProcessor", catch)
+    monkeypatch.setattr(keyed_stream, "BucketProcessor", catch)
     df = spark.createDataFrame([("a", 1, 0.5)], "k string, at long, score double")
     with pytest.raises(_CaughtError) as caught:
         stream(
