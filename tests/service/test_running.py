@@ -5,7 +5,7 @@ import pytest
 import uvicorn
 
 from obil.errors import InvalidInputError
-from obil.service.running import _Server, require_free_port
+from obil.service.running import _Server, bound_socket
 from tests.service.conftest import Served
 
 
@@ -28,11 +28,11 @@ def test_refuses_a_port_that_is_in_use() -> None:
         port = taken.getsockname()[1]
 
         with pytest.raises(InvalidInputError, match=f"cannot listen on port {port} of 127.0.0.1"):
-            require_free_port("127.0.0.1", port)
+            bound_socket("127.0.0.1", port)
 
-    require_free_port("127.0.0.1", port)
+    bound_socket("127.0.0.1", port).close()
 
 
 def test_refuses_an_address_of_another_machine() -> None:
     with pytest.raises(InvalidInputError, match=r"cannot listen on port 0 of 192\.0\.2\.1"):
-        require_free_port("192.0.2.1", 0)
+        bound_socket("192.0.2.1", 0)

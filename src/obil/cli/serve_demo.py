@@ -51,11 +51,11 @@ def _place(folder: Path | None) -> Iterator[Path]:
 def _serve(folder: Path, rows: int, pace: float, port: int) -> None:
     # imported here so that `obil --help` pays for none of it
     from obil.cli.demo_streams import Player, demo_streams
-    from obil.service.running import require_free_port, run_service
+    from obil.service.running import bound_socket, run_service
     from obil.service.service_settings import ServiceSettings
     from obil.serving.files import load, save
 
-    require_free_port("127.0.0.1", port)  # before the model, which takes its time
+    bound_socket("127.0.0.1", port).close()  # before the model, which takes its time
     screen, home = console(), folder / "model"
     with screen.status("Loading the data...") as status:
         data, (train, test) = demo_data(SEED)

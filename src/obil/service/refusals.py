@@ -29,6 +29,10 @@ class NotUnderstoodError(RefusedError, status=400, code="not_understood"):
     """The body is not the JSON or CSV that its Content-Type says."""
 
 
+class MalformedError(RefusedError, status=400, code="malformed"):
+    """The request is not plain HTTP/1.1: a proxy might see another end of it than this service does."""
+
+
 class NoKeyError(RefusedError, status=401, code="no_key"):
     """The API key is missing, wrong, expired or revoked."""
 
@@ -53,6 +57,10 @@ class UnknownDecisionError(RefusedError, status=404, code="unknown_decision"):
     """No decision has this id."""
 
 
+class TooSlowError(RefusedError, status=408, code="too_slow"):
+    """The head or the body did not arrive in time."""
+
+
 class TooLargeError(RefusedError, status=413, code="too_large"):
     """The body has more bytes or rows than the service accepts."""
 
@@ -73,6 +81,10 @@ class ModelRefusedError(RefusedError, status=409, code="model_refused"):
     """The deployment gate refuses the new model, or it does not fit the streams."""
 
 
+class TooManyRequestsError(RefusedError, status=429, code="too_many_requests"):
+    """The key has as many requests in progress as a key may have."""
+
+
 class NotStoredError(RefusedError, status=503, code="not_stored"):
     """The store is full or unavailable: nothing of this request was stored."""
 
@@ -82,7 +94,7 @@ class ModelChangedError(RefusedError, status=503, code="model_changed"):
 
 
 class BusyError(RefusedError, status=503, code="busy"):
-    """As many event streams are open as the service allows."""
+    """The service has as many requests, large bodies or event streams as it allows."""
 
 
 @contextmanager

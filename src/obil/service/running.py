@@ -1,24 +1,24 @@
-"""Run the service in this process: open the store, load the model, listen, log in JSON, and stop cleanly."""
+"""Run the service in this process: open the store, load the model, listen, and stop cleanly."""
 
 import asyncio
+import errno
 import gc
-import json
 import logging
 import signal
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
 
 import uvicorn
 from fastapi import FastAPI
 
 from obil.errors import InvalidInputError, ObilError
 from obil.service.http.app import create_app
+from obil.service.http.connections import Connections, LimitedProtocol
+from obil.service.json_logs import set_up_json_logs
 from obil.service.refusals import RefusedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import open_store
@@ -29,7 +29,10 @@ from obil.service.streams.stream_hub import StreamHub
 PRUNE_SECONDS = 3_600.0
 FOLLOW_SECONDS = 1.0
 DAY = 86_400.0
-_ENCODER = json.JSONEncoder(default=str)
+WAITING_CONNECTIONS = 2_048
+# the event loop accepts as many before anything else, so files must be left for a few rounds of them
+ACCEPT_TOGETHER = 64
+SPARE_FILES = 64 + 4 * ACCEPT_TOGETHER
 
 log = logging.getLogger("obil.service")
 
@@ -44,12 +47,23 @@ def run_service(
 ) -> None:
     """Serve until a signal stops it; `announce` gets the address once the service listens."""
     set_up_json_logs(settings.log_level)
-    require_free_port(settings.host, settings.port)  # before a store is created or a model loaded
-    app = open_service(model, settings, trusted=trusted, defaults=defaults)
+    listening = bound_socket(settings.host, settings.port)  # before a store is created or a model loaded
+    try:
+        app = open_service(model, settings, trusted=trusted, defaults=defaults)
+    except BaseException:
+        listening.close()
+        raise
+    connections = Connections(
+        most=min(settings.max_connections, max(_open_files() - SPARE_FILES, 10)),
+        header_seconds=settings.header_seconds,
+        response_seconds=settings.response_seconds,
+    )
+    app.state.obil.metrics.n_connections = connections.__len__
     config = uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
+        http=partial(LimitedProtocol, connections),  # type: ignore[arg-type]  # called like the class
+        ws="none",
+        backlog=ACCEPT_TOGETHER,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -59,7 +73,12 @@ def run_service(
     gc.collect()
     gc.set_threshold(20_000, 10, 10)  # a request leaves few cycles behind
     gc.freeze()  # what is loaded stays: scanning it again would delay requests
-    _Server(config, app, announce).run()
+    try:
+        _Server(config, app, announce, connections).run([listening])
+    except OSError as error:  # another service has begun to listen while this one started
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise InvalidInputError(f"cannot listen on port {settings.port}: {error.strerror}") from None
 
 
 def open_service(
@@ -96,37 +115,68 @@ def open_service(
     return app
 
 
-def require_free_port(host: str, port: int) -> None:
-    """Refuse an address that is in use, is not of this machine, or needs more rights.
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Take an address; refuse one that is in use, is not of this machine, or needs more rights.
 
-    >>> require_free_port("127.0.0.1", 0)
+    >>> with bound_socket("127.0.0.1", 0) as taken:
+    ...     taken.getsockname()[0]
+    '127.0.0.1'
     """
+    bound: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # as the server does: closed connections may linger
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections may linger
+        bound.bind(address)
     except OSError as error:
+        if bound is not None:
+            bound.close()
         raise InvalidInputError(
             f"cannot listen on port {port} of {host}: {error.strerror or error} (--port 0 takes any free port)"
         ) from None
+    return bound
+
+
+def _open_files() -> int:
+    """Raise the limit of open files as far as this process may, and return it."""
+    try:
+        import resource  # noqa: PLC0415  # not on every platform
+    except ImportError:
+        return 10_000
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        limit = most
+    return limit if limit != resource.RLIM_INFINITY else 1_000_000
 
 
 class _Server(uvicorn.Server):
-    """Announces its address once it listens, and ends the event streams when it stops."""
+    """Announces its address, closes connections that take too long, and ends the event streams when it stops."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, announce: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: FastAPI,
+        announce: Callable[[str], None] | None,
+        connections: Connections | None = None,
+    ) -> None:
         super().__init__(config)
-        self._app, self._announce = app, announce
+        self._app, self._announce, self._connections = app, announce, connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(WAITING_CONNECTIONS)  # the kernel holds these back while the server accepts few at a time
         if self._announce is not None and self.started:
-            host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._connections is not None and counter % 5 == 0:  # every half second
+            self._connections.close_overdue()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.obil.stopping = True
@@ -187,50 +237,6 @@ async def _prune(hub: StreamHub, days: float) -> None:
         except RefusedError as error:
             log.warning("nothing pruned", extra={"fields": {"reason": str(error)}})
         await asyncio.sleep(PRUNE_SECONDS)
-
-
-class JsonFormatter(logging.Formatter):
-    """Time, level, logger, message and the record's `fields`; of an exception only its type, never its values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._second, self._text = -1, ""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
-        line: dict[str, Any] = {
-            "at": self._time(record.created),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line.update(getattr(record, "fields", {}))
-        if record.exc_info and record.exc_info[0] is not None:
-            line["exception"] = record.exc_info[0].__name__
-        return _ENCODER.encode(line)
-
-    def _time(self, seconds: float) -> str:
-        """Return a time as ISO 8601 in UTC; each second is formatted once."""
-        second = int(seconds)
-        if second != self._second:
-            self._second = second
-            self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._text}.{int((seconds - second) * 1e3):03}Z"
-
-
-def set_up_json_logs(level: str = "info", *, stream: TextIO | None = None) -> logging.Handler:
-    """Send obil's logs and its server's warnings to a stream, standard error if None; return the handler."""
-    # no line shows these, and each would be looked up for every request
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(JsonFormatter())
-    # otherwise the server and the event loop would log plain text, and their tracebacks may hold a row's values
-    for name, lowest in (("obil", level.upper()), ("uvicorn", "WARNING"), ("asyncio", "WARNING")):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [handler]
-        logger.setLevel(lowest)
-        logger.propagate = False
-    return handler
 
 
 def _without_password(url: str) -> str:

@@ -25,6 +25,13 @@ class ServiceSettings(BaseSettings):
 
     max_body_bytes: int = Field(default=8_000_000, ge=1_000)
     max_rows: int = Field(default=50_000, ge=1)
+    body_memory_bytes: int = Field(default=64_000_000, ge=1_000)  # of the large bodies in progress together
+    max_connections: int = Field(default=1_000, ge=10)
+    max_requests: int = Field(default=500, ge=1)  # in progress at the same time
+    max_requests_per_key: int = Field(default=250, ge=1)
+    header_seconds: float = Field(default=10.0, gt=0.0)  # for the head of a request to arrive
+    body_seconds: float = Field(default=30.0, gt=0.0)
+    response_seconds: float = Field(default=30.0, gt=0.0)  # for a client to resume reading its response
     max_subscribers: int = Field(default=64, ge=1)  # open event streams
 
     store: str = "sqlite:///obil.db"

@@ -5,17 +5,20 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from obil.errors import InvalidInputError
 from obil.service.http.access import Authentication, host_name, needed_scope
 from obil.service.http.app import create_app
 from obil.service.http.guard import CONTENT_POLICY
-from obil.service.refusals import NoKeyError
-from obil.service.running import set_up_json_logs
+from obil.service.http.in_progress import InProgress
+from obil.service.json_logs import set_up_json_logs
+from obil.service.records import StreamPage
+from obil.service.refusals import BusyError, NoKeyError, TooManyRequestsError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.api_keys import make_key
-from tests.service.conftest import ROW, Served
+from tests.service.conftest import BASE_URL, ROW, Served
 from tests.service.keys_in_memory import KeysInMemory
 
 
@@ -41,12 +44,12 @@ def test_what_the_server_warns_of_is_json_too_and_without_values(log_lines: Any)
     ]
 
 
-def test_a_body_in_chunks_is_limited_whatever_length_it_announces(served: Served) -> None:
+def test_a_body_in_chunks_is_limited_although_it_announces_no_length(served: Served) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(300):
             yield b" " * 1_000
 
-    headers = {"content-length": "5", "transfer-encoding": "chunked", "content-type": "application/json"}
+    headers = {"content-type": "application/json"}
     answer = served.client.post("/v1/streams/shop/decisions", content=chunks(), headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
@@ -175,10 +178,10 @@ def test_health_needs_no_key_and_a_route_that_nobody_named_needs_one(locked: Ser
 
 
 def test_a_revoked_key_is_noticed_when_the_cache_is_old() -> None:
-    store, now = KeysInMemory(), [100.0]
+    store, now, day = KeysInMemory(), [100.0], [1e9]
     key, record = make_key("till", ["decide"], now=0.0)
     store.add_key(record)
-    authentication = Authentication(store, required=True, cache_seconds=5.0, now=lambda: now[0])
+    authentication = Authentication(store, required=True, cache_seconds=5.0, now=lambda: day[0], clock=lambda: now[0])
 
     async def caller() -> str:
         return await authentication.caller(f"Bearer {key}".encode(), "decide")
@@ -187,8 +190,91 @@ def test_a_revoked_key_is_noticed_when_the_cache_is_old() -> None:
     store.revoke_key(record.id, 101.0)
     assert asyncio.run(caller()) == "till"
     now[0] += 5.0
+    day[0] -= 3_600.0  # setting the time of day back does not keep it alive
     with pytest.raises(NoKeyError):
         asyncio.run(caller())
+
+
+def test_wrong_keys_cost_the_store_no_more_than_a_few_reads() -> None:
+    store, now = CountedKeys(), [100.0]
+    authentication = Authentication(store, required=True, clock=lambda: now[0])
+
+    async def refused(key: str) -> None:
+        with pytest.raises(NoKeyError):
+            await authentication.caller(f"Bearer {key}".encode(), "decide")
+
+    async def many() -> None:
+        await asyncio.gather(*(refused(f"obil_{number:012x}_{number:064x}") for number in range(1_000)))
+
+    asyncio.run(many())
+    assert store.n_reads == 1
+    key, record = make_key("new", ["decide"], now=0.0)
+    store.add_key(record)
+    now[0] += 0.5  # a key that was made meanwhile is found soon
+    assert asyncio.run(authentication.caller(f"Bearer {key}".encode(), "decide")) == "new"
+    assert store.n_reads == 2
+
+
+class CountedKeys(KeysInMemory):
+    n_reads = 0
+
+    def list_keys(self) -> Any:
+        self.n_reads += 1
+        return super().list_keys()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-length": "2", "transfer-encoding": "chunked"}, 400),
+        ({"content-encoding": "gzip"}, 415),
+        ({"content-encoding": "identity"}, 404),
+    ],
+)
+def test_refuses_a_body_whose_end_or_encoding_is_in_doubt(served: Served, headers: Any, status: int) -> None:
+    headers = {"content-type": "application/json", **headers}
+    answer = served.client.post("/v1/streams/none/labels", content=b'{"id": 1, "label": 1}', headers=headers)
+    assert answer.status_code == status
+    assert (answer.headers.get("connection") == "close") == (status == 400)
+
+
+def test_refuses_what_is_too_much_in_progress_and_of_each_key() -> None:
+    requests = InProgress(most=3, most_per_key=2)
+    with requests.one("till 1"), requests.one("till 1"):
+        with pytest.raises(TooManyRequestsError, match="2 requests in progress"), requests.one("till 1"):
+            pass
+        with requests.one("till 2"), pytest.raises(BusyError, match="3 requests"), requests.one("till 3"):
+            pass
+    assert requests.total == 0
+    with requests.one("anonymous"), requests.one("anonymous"), requests.one("anonymous"):
+        assert requests.total == 3
+
+
+def test_health_is_answered_while_everything_is_in_progress(make_served: Any) -> None:
+    served = make_served(max_requests=1)
+
+    async def run() -> list[int]:
+        waiting = asyncio.Event()
+
+        async def page(**_: Any) -> Any:
+            await waiting.wait()
+            return StreamPage([], 0, None)
+
+        served.streams.page = page
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(served.app), base_url=BASE_URL) as client:
+            first = asyncio.create_task(client.get("/v1/streams"))
+            await asyncio.sleep(0.05)
+            statuses = [(await client.get(path)).status_code for path in ("/v1/streams", "/healthz")]
+            waiting.set()
+            return [(await first).status_code, *statuses]
+
+    assert asyncio.run(run()) == [200, 503, 200]
+
+
+def test_refusals_that_anyone_can_cause_are_not_all_logged(locked: Served, log_lines: Any) -> None:
+    for _ in range(100):
+        assert locked.client.get("/v1/streams").status_code == 401
+    assert 10 <= len(log_lines()) <= 40  # ten in a second
 
 
 def test_refuses_to_be_bound_beyond_loopback_without_keys(served: Served) -> None:

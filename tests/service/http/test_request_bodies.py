@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obil.service.http.request_bodies import MAX_DEPTH, read_json
-from obil.service.refusals import BadInputError, NotUnderstoodError, RefusedError
+from obil.service.refusals import BadInputError, NotUnderstoodError, RefusedError, TooLargeError
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -42,7 +42,7 @@ def test_refuses_what_is_nested_deeper_than_the_limit(depth: int, refused: bool)
         body = opening * depth + b"1" + closing * depth
         if refused:
             with pytest.raises(NotUnderstoodError, match="deep"):
-                read_json(body)
+                read_json(body, max_containers=depth)
         else:
             assert read_json(body) == json.loads(body)
 
@@ -51,6 +51,24 @@ def test_takes_brackets_inside_text_for_text() -> None:
     body = json.dumps({"note": "[" * 50, "rows": [[1]] * 20}).encode()
 
     assert read_json(body)["note"] == "[" * 50
+
+
+def test_refuses_more_objects_and_arrays_than_rows_can_have_without_reading_them() -> None:
+    for body in (b'{"rows":[' + b"[]," * 2_600_000 + b"[]]}", b'{"rows":[' + b'{"a":[1]},' * 700 + b"[]]}"):
+        started = time.perf_counter()
+        with pytest.raises(TooLargeError, match="1,000 objects and arrays"):
+            read_json(body)
+        assert time.perf_counter() - started < 1.0
+
+    assert read_json(json.dumps({"note": '\\"[{' * 2_000}).encode())["note"]
+
+
+@pytest.mark.parametrize("text", [b'"' * 7_900_000, b'\\"' * 3_900_000, b'"' + b'\\"' * 3_900_000, b"[" * 7_900_000])
+def test_looks_at_no_byte_of_a_broken_body_again_and_again(text: bytes) -> None:
+    started = time.perf_counter()
+    with pytest.raises(RefusedError):
+        read_json(b"[" * 2_000 + text)
+    assert time.perf_counter() - started < 5.0  # a search from each quote to the end would take hours
 
 
 def test_names_the_key_that_comes_twice() -> None:

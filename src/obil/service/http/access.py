@@ -2,14 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from obil.service.refusals import ForeignHostError, NoKeyError, WrongScopeError
 from obil.service.storage.api_keys import KeyRecord, is_right, split_key
 from obil.service.storage.store import Store
 
 ANONYMOUS = "anonymous"
-_MAX_CACHED_HOSTS, _MAX_CACHED_KEYS = 1_000, 10_000
+UNKNOWN_KEY_SECONDS = 0.5  # between two looks into the store for keys that are not known yet
+_MAX_CACHED_HOSTS = 1_000
 _PUBLIC = frozenset({"/", "/healthz", "/readyz", "/favicon.ico"})
 
 
@@ -76,14 +77,26 @@ def _is_port(text: str) -> bool:
 
 
 class Authentication:
-    """Reads keys from their store, each at most once in `cache_seconds`: a revoked key may stay valid that long."""
+    """Reads all keys from their store, again after `cache_seconds`: a revoked key may stay valid that long.
+
+    All at once, so that many wrong keys cost the store no more than a few. What is read gets old by a clock that
+    nobody can set back; only the expiry of a key goes by the time of day.
+    """
 
     def __init__(
-        self, keys: Store | None, *, required: bool, cache_seconds: float = 5.0, now: Callable[[], float] = time.time
+        self,
+        keys: Store | None,
+        *,
+        required: bool,
+        cache_seconds: float = 5.0,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.required = required
-        self._keys, self._cache_seconds, self._now = keys, cache_seconds, now
-        self._cached: dict[str, tuple[KeyRecord, float]] = {}  # with the time until which it need not be read again
+        self._keys, self._cache_seconds, self._now, self._clock = keys, cache_seconds, now, clock
+        self._known: Mapping[str, KeyRecord] = {}
+        self._read_at = -float("inf")
+        self._reading: asyncio.Task[None] | None = None
 
     async def caller(self, authorization: bytes | None, scope: str | None) -> str:
         """Return the name of the key that a request brings, if it has the scope that is needed."""
@@ -106,17 +119,26 @@ class Authentication:
         if parts is None or self._keys is None:
             raise NoKeyError("the API key is not one of this service")
         key_id, secret = parts
-        now = self._now()
-        record, until = self._cached.get(key_id, (None, 0.0))
-        if now >= until:
-            record = await asyncio.to_thread(self._keys.find_key, key_id)  # a store may wait for its disk
-            if record is not None:
-                if len(self._cached) >= _MAX_CACHED_KEYS:
-                    self._cached.clear()
-                self._cached[key_id] = record, now + self._cache_seconds
-            else:
-                self._cached.pop(key_id, None)
-        if not is_right(record, secret) or record is None or not record.is_valid(now):
+        age = self._clock() - self._read_at
+        if age >= self._cache_seconds or (key_id not in self._known and age >= UNKNOWN_KEY_SECONDS):
+            await self._read(self._keys)
+        record = self._known.get(key_id)
+        if not is_right(record, secret) or record is None or not record.is_valid(self._now()):
             # one message for all three: which one it is would help only an attacker
             raise NoKeyError("the API key is wrong, expired or revoked")
         return record
+
+    async def _read(self, keys: Store) -> None:
+        """Read all keys, once for all requests that wait for them."""
+
+        async def read() -> None:
+            try:
+                at = self._clock()
+                records = await asyncio.to_thread(keys.list_keys)  # a store may wait for its disk
+                self._known, self._read_at = {record.id: record for record in records}, at
+            finally:
+                self._reading = None
+
+        if self._reading is None:
+            self._reading = asyncio.create_task(read())
+        await asyncio.shield(self._reading)  # one request may be given up, the others still wait

@@ -13,8 +13,10 @@ from pydantic import create_model
 from obil import __version__
 from obil.errors import InvalidInputError
 from obil.service.http.access import Authentication, HostCheck
+from obil.service.http.bodies import Bodies
 from obil.service.http.decision_routes import AppState, decision_routes
 from obil.service.http.guard import FastPath, Guard
+from obil.service.http.in_progress import InProgress
 from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.openapi import described, request_schemas
 from obil.service.http.request_bodies import sender_of
@@ -72,7 +74,13 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
         hosts=HostCheck(settings.host_names),
         authentication=Authentication(keys, required=settings.needs_keys, cache_seconds=settings.key_cache_seconds),
         metrics=metrics,
-        max_body_bytes=settings.max_body_bytes,
+        bodies=Bodies(
+            max_bytes=settings.max_body_bytes,
+            memory_bytes=settings.body_memory_bytes,
+            seconds=settings.body_seconds,
+            most=settings.max_requests,
+        ),
+        in_progress=InProgress(most=settings.max_requests, most_per_key=settings.max_requests_per_key),
         fast_path=FastPath(routers, BUSIEST),
     )
     return app

@@ -1,7 +1,10 @@
 """Decide rows, take their late labels, and erase decisions; hold what all routes need."""
 
 import asyncio
-from typing import Annotated, Literal
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import create_model
@@ -31,6 +34,7 @@ from obil.service.service_settings import ServiceSettings
 from obil.service.streams.operations import Rows
 from obil.service.streams.stream_hub import StreamHub
 
+Result = TypeVar("Result")
 _LARGE_BODY = 200_000  # bytes; from here on a body is read in a thread, not in the event loop
 _MANY_ROWS = 2_000
 _TRIES = 3  # to decide rows while models are replaced
@@ -47,6 +51,12 @@ class AppState:
         self.stopping = False  # ends the event streams: the server would wait for them in vain
         self.writer = DecisionWriter(streams.model.classes_.tolist())  # a reload never changes the classes
         self._reader = RowReader(streams.model)
+        # large requests take turns: each of them may hold the interpreter, or the thread that decides, for a while
+        self._large = asyncio.Semaphore(1)
+
+    def turn_of(self, *, large: bool) -> AbstractAsyncContextManager[None]:
+        """Return what to enter before a request is read and decided."""
+        return self._large if large else nullcontext()
 
     @property
     def reader(self) -> RowReader:
@@ -76,20 +86,19 @@ def decision_routes(app_state: AppState) -> APIRouter:
         body = await request.body()
         sender = sender_of(request, body)
         large = len(body) > _LARGE_BODY
-        for tries_left in reversed(range(_TRIES)):
-            rows = (
-                await asyncio.to_thread(_read, request, body, app_state) if large else _read(request, body, app_state)
-            )
-            try:
-                decided = await app_state.streams.decide(stream, rows, sender)
-                break
-            except ModelChangedError:  # nothing was stored: read them again for the new one
-                if not tries_left:
-                    raise
+        async with app_state.turn_of(large=large):
+            for tries_left in reversed(range(_TRIES)):
+                rows = await _off_loop(large, _read, request, body, app_state)
+                try:
+                    decided = await app_state.streams.decide(stream, rows, sender)
+                    break
+                except ModelChangedError:  # nothing was stored: read them again for the new one
+                    if not tries_left:
+                        raise
         app_state.metrics.decided(decided)
         as_csv = "text/csv" in request.headers.get("accept", "")
         write = app_state.writer.csv if as_csv else app_state.writer.json
-        body = await asyncio.to_thread(write, decided) if rows.n_rows > _MANY_ROWS else write(decided)
+        body = await _off_loop(rows.n_rows > _MANY_ROWS, write, decided)
         return Response(body, media_type="text/csv" if as_csv else "application/json")
 
     @router.post(
@@ -99,9 +108,11 @@ def decision_routes(app_state: AppState) -> APIRouter:
         openapi_extra={"requestBody": request_body("LabelsRequest"), "parameters": [KEY_PARAMETER]},
     )
     async def label(request: Request, stream: Stream) -> Response:
-        body = await json_body(request)
-        labels = labels_of_json(body, app_state.streams.model, max_rows=app_state.settings.max_rows)
-        result = await app_state.streams.label(stream, labels, sender_of(request, body))
+        body = await json_body(request, max_bytes=None)
+        large, most = len(body) > _LARGE_BODY, app_state.settings.max_rows
+        async with app_state.turn_of(large=large):
+            labels = await _off_loop(large, partial(labels_of_json, max_rows=most), body, app_state.streams.model)
+            result = await app_state.streams.label(stream, labels, sender_of(request, body))
         if not result.repeated:
             app_state.metrics.labelled(stream, result.known)
         return json_response(result)
@@ -123,6 +134,11 @@ def decision_routes(app_state: AppState) -> APIRouter:
         return json_response({"erased": erased})
 
     return router
+
+
+async def _off_loop(off: bool, work: Callable[..., Result], *arguments: Any) -> Result:
+    """Run some work, in another thread if it is long: other requests would wait for it."""
+    return await asyncio.to_thread(work, *arguments) if off else work(*arguments)
 
 
 def _read(request: Request, body: bytes, app_state: AppState) -> Rows:

@@ -1,4 +1,4 @@
-"""Check every request before its route: host, key, size; add headers, one log line and one latency per request."""
+"""Check every request before its route: shape, host, key, body; add headers, one log line and one latency each."""
 
 import logging
 import os
@@ -18,9 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from obil.errors import InvalidInputError
 from obil.service.http.access import ANONYMOUS, Authentication, HostCheck, needed_scope
+from obil.service.http.bodies import Bodies
+from obil.service.http.in_progress import InProgress
 from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.responses import ERROR_CODE, REQUEST_ID, refusal
-from obil.service.refusals import BadInputError, RefusedError, TooLargeError
+from obil.service.json_logs import Throttle
+from obil.service.refusals import MalformedError, RefusedError, UnsupportedTypeError
 from obil.service.streams.operations import as_stream_name
 
 CALLER = "obil.caller"  # its key in the scope of a request
@@ -37,6 +40,10 @@ _HEADERS = [
 _PAGE_HEADERS = [*_HEADERS, (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin")]
 _API_HEADERS = [*_HEADERS, (b"cache-control", b"no-store")]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
+# refusals that anyone can cause without a key, and as many as they like; not every one of them is logged
+_CHEAP_CODES = frozenset({"malformed", "no_key", "foreign_host", "too_slow", "too_many_requests", "busy"})
+_CHEAP_LINES = 10  # of each code in a second
 _CLIENT_GONE = 499  # the client left before it was answered
 
 _log = logging.getLogger("obil.service.requests")
@@ -74,12 +81,14 @@ class Guard:
         hosts: HostCheck,
         authentication: Authentication,
         metrics: ServiceMetrics,
-        max_body_bytes: int,
+        bodies: Bodies,
+        in_progress: InProgress,
         fast_path: FastPath | None = None,
     ) -> None:
         self._fast_path = FastPath((), ()) if fast_path is None else fast_path
         self._app, self._hosts, self._authentication, self._metrics = app, hosts, authentication, metrics
-        self._max_body_bytes = max_body_bytes
+        self._bodies, self._in_progress = bodies, in_progress
+        self._cheap_lines = Throttle(_CHEAP_LINES)
         self._prefix, self._numbers = os.urandom(6).hex(), count(1)  # an id of its own for each request, cheaply
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +103,7 @@ class Guard:
         headers = _read_headers(scope)
         request_id = scope[REQUEST_ID] = headers.request_id or f"{self._prefix}-{next(self._numbers)}"
         security = _API_HEADERS if scope["path"].startswith("/v1/") else _PAGE_HEADERS
-        status, caller = 0, ANONYMOUS
+        status, caller, held = 0, ANONYMOUS, 0
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -104,18 +113,26 @@ class Guard:
             await send(message)
 
         try:
+            headers.require_plain(scope["http_version"])
             self._hosts.require(headers.hosts, headers.origins)
             needed = needed_scope(scope["method"], scope["path"])
             caller = scope[CALLER] = await self._authentication.caller(headers.authorization, needed)
-            limited = self._limited(headers, receive)
-            fast = self._fast_path.find(scope["method"], scope["path"])
-            if fast is None:
+            if headers.length is not None or headers.chunked:
+                # in chunks it may have any size, whatever Content-Length says
+                body = await self._bodies.read(receive, None if headers.chunked else headers.length)
+                held, receive = body.held, _again(body.content, receive)
+            if _is_uncounted(scope["method"], scope["path"]):
                 scope[STILL_ALLOWED] = partial(self._authentication.caller, headers.authorization, needed)
-                await self._app(scope, limited, send_guarded)
-            else:
-                scope["route"] = fast[0]
-                response = await fast[0].endpoint(Request(scope, limited), as_stream_name(fast[1]))
-                await response(scope, limited, send_guarded)
+                await self._app(scope, receive, send_guarded)
+                return
+            with self._in_progress.one(caller):
+                fast = self._fast_path.find(scope["method"], scope["path"])
+                if fast is None:
+                    await self._app(scope, receive, send_guarded)
+                else:
+                    scope["route"] = fast[0]
+                    response = await fast[0].endpoint(Request(scope, receive), as_stream_name(fast[1]))
+                    await response(scope, receive, send_guarded)
         except ClientDisconnect:
             status = _CLIENT_GONE
         except Exception as error:
@@ -125,31 +142,8 @@ class Guard:
             if not status:
                 await refusal(scope, error)(scope, receive, send_guarded)
         finally:
+            self._bodies.release(held)
             self._record(scope, status, perf_counter() - started, caller, request_id)
-
-    def _limited(self, headers: "_Headers", receive: Receive) -> Receive:
-        """Return a `receive` that refuses a body once it is too large."""
-        limit, length = self._max_body_bytes, headers.length
-        if length is not None:
-            if not length.isdigit():
-                raise BadInputError(
-                    f"Content-Length must be a whole number, got {length!r:.40}", where="Content-Length"
-                )
-            if len(length) > 18 or int(length) > limit:
-                raise _too_large(limit)
-            if not headers.chunked:  # in chunks it may have any size, whatever Content-Length says
-                return receive  # the server passes on no more than Content-Length says
-        received = 0
-
-        async def receive_limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise _too_large(limit)
-            return message
-
-        return receive_limited
 
     def _record(self, scope: Scope, status: int, seconds: float, caller: str, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", "none")  # never the path itself: it may hold ids
@@ -165,8 +159,15 @@ class Guard:
                 "ms": round(seconds * 1e3, 3),
                 "key": caller,
             }
-            if ERROR_CODE in scope:
-                fields["code"] = scope[ERROR_CODE]
+            code = scope.get(ERROR_CODE)
+            if code is not None:
+                fields["code"] = code
+            if code in _CHEAP_CODES:
+                left_out = self._cheap_lines.left_out(code)
+                if left_out is None:
+                    return
+                if left_out:
+                    fields["left_out"] = left_out
             record.fields = fields
             _log.handle(record)
 
@@ -180,7 +181,18 @@ class _Headers:
     authorization: bytes | None = None
     length: bytes | None = None
     chunked: bool = False
+    encoding: bytes = b""
     request_id: str | None = None
+
+    def require_plain(self, http_version: str) -> None:
+        """Refuse a body whose end a proxy may see elsewhere (request smuggling), and one that is compressed."""
+        if self.chunked and (self.length is not None or http_version == "1.0"):
+            raise MalformedError("a request must have either Content-Length or, in HTTP/1.1, Transfer-Encoding")
+        if self.encoding.strip().lower() not in (b"", b"identity"):
+            raise UnsupportedTypeError(
+                f"a body must not be compressed, got Content-Encoding {self.encoding.decode('latin-1')!r:.40}",
+                where="Content-Encoding",
+            )
 
 
 def _read_headers(scope: Scope) -> _Headers:
@@ -192,6 +204,8 @@ def _read_headers(scope: Scope) -> _Headers:
             found.length = value
         elif name == b"transfer-encoding":
             found.chunked = True
+        elif name == b"content-encoding":
+            found.encoding = value
         elif name == b"authorization":
             found.authorization = value
         elif name == b"origin":
@@ -201,8 +215,23 @@ def _read_headers(scope: Scope) -> _Headers:
     return found
 
 
-def _too_large(limit: int) -> TooLargeError:
-    return TooLargeError(f"the body must have at most {limit:,} bytes, got more: send it in parts")
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already, and then what comes after it."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def _is_uncounted(method: str, path: str) -> bool:
+    """Return whether a request is answered however busy the service is, or has a limit of its own (event streams)."""
+    return method == "GET" and (path in _ALWAYS or path.endswith("/events"))
 
 
 def _frames(error: BaseException) -> dict[str, Any]:

@@ -34,9 +34,11 @@ _DESCRIPTIONS = {
     403: "The key lacks the scope, or Host or Origin is not this service's.",
     404: "There is no such stream or decision.",
     409: "It conflicts with what is stored.",
+    408: "The head or the body did not arrive in time.",
     413: "More bytes or rows than the service accepts.",
     415: "The service does not read this content type.",
     422: "A value breaks a rule; `where` names the column or field.",
+    429: "The key has as many requests in progress as a key may have: wait for them.",
     503: "Nothing of this request was stored: try again.",
 }
 
@@ -59,7 +61,7 @@ class ErrorResponse(BaseModel):
 def described(model: Any, *refused: int, description: str = "Successful Response") -> dict[int | str, dict[str, Any]]:
     """Return what a route responds: a record, or refusals by status, besides those that every route may give."""
     responses: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": description}}
-    for status in sorted({401, 403, 413, 422, 503, *refused}):
+    for status in sorted({400, 401, 403, 408, 413, 415, 422, 429, 503, *refused}):
         responses[status] = {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
     return responses
 

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 LARGE_BODY = 4_000  # bytes
 MAX_DEPTH = 16  # objects and arrays inside one another
+MOST_SETTINGS = 64_000  # bytes of a body that is neither rows nor labels
+MORE_CONTAINERS = 1_000  # objects and arrays of a body beside one for each row
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one without an end goes to the end
 _KEY = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 _LABEL_FIELDS = {"id", "label", "propensity"}
 
 
 def rows_of_json(body: bytes, reader: RowReader, *, max_rows: int, keep_inputs: bool = False) -> Rows:
     """Return the rows of `{"row": ..., "id": ...}` or `{"rows": [...], "ids": [...]}`."""
-    request = read_json(body)
+    request = read_json(body, max_containers=max_rows + MORE_CONTAINERS)
     if type(request) is not dict:
         raise BadInputError(f"the body must be an object with row or rows, got {shown(request)}")
     one, many = ("row", "id") if "row" in request else ("rows", "ids")
@@ -122,7 +125,7 @@ def _require_at_most(n: int, most: int, what: str = "rows") -> None:
 
 def labels_of_json(body: bytes, model: RatioModel, *, max_rows: int) -> list[Label]:
     """Return the labels of `{"labels": [{"id", "label", "propensity"}, ...]}`, or of one such object."""
-    request = read_json(body)
+    request = read_json(body, max_containers=max_rows + MORE_CONTAINERS)
     if type(request) is not dict:
         raise BadInputError(f"the body must be an object with labels, got {shown(request)}")
     many = "labels" in request
@@ -143,14 +146,16 @@ def _label(record: Any, classes: list[Any]) -> Label:
     return checked_label(Label(record["id"], record["label"], record.get("propensity", 1.0)), classes)
 
 
-def read_json(body: bytes) -> Any:
-    """Return the value of a body, or refuse it.
+def read_json(body: bytes, *, max_containers: int = MORE_CONTAINERS) -> Any:
+    """Return the value of a body, or refuse it; more than `max_containers` objects and arrays are not even read.
 
     >>> read_json(b'{"rows": [[1.5, null]]}')
     {'rows': [[1.5, None]]}
     """
     if not body:
         raise NotUnderstoodError("the body must be JSON, got an empty one")
+    if _n_opened(body) > max_containers and _n_opened(_STRING.sub(b"", body)) > max_containers:
+        raise TooLargeError(f"JSON must have at most {max_containers:,} objects and arrays, got more: send it in parts")
     try:
         value = _numbers_only(body) if len(body) > LARGE_BODY else None
         value = _DECODER.decode(body.decode()) if value is None else value
@@ -168,6 +173,10 @@ def read_json(body: bytes) -> Any:
     if b"\\ud" in body or b"\\uD" in body:
         _require_unicode(value)
     return value
+
+
+def _n_opened(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
 
 
 def _numbers_only(body: bytes) -> dict[str, Any] | None:
@@ -236,9 +245,12 @@ def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def json_body(request: Request) -> bytes:
-    """Return the body of a request whose Content-Type is JSON."""
+async def json_body(request: Request, *, max_bytes: int | None = MOST_SETTINGS) -> bytes:
+    """Return the body of a request whose Content-Type is JSON; only rows and labels may be large."""
     if content_type(request) != "application/json":
         kind = content_type(request)
         raise UnsupportedTypeError(f"Content-Type must be application/json, got {kind!r:.80}", where="Content-Type")
-    return await request.body()
+    body = await request.body()
+    if max_bytes is not None and len(body) > max_bytes:
+        raise TooLargeError(f"this body must have at most {max_bytes:,} bytes, got {len(body):,}")
+    return body

@@ -24,7 +24,13 @@ from obil.service.streams.operations import Decided
 
 REQUEST_ID = "obil.request_id"  # its key in the scope of a request
 ERROR_CODE = "obil.error_code"  # there, once a request is refused
-_HEADERS = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
+_HEADERS = {
+    "malformed": {"connection": "close"},  # what follows on this connection may not be a request
+    "no_key": {"www-authenticate": "Bearer"},
+    "too_slow": {"connection": "close"},
+    "unsupported_type": {"accept-encoding": "identity"},
+    **{code: {"retry-after": "1"} for code in ("too_many_requests", "not_stored", "busy", "model_changed")},
+}
 _NO_ROUTE = {
     404: ("not_found", "there is nothing at this path"),
     405: ("method_not_allowed", "this path does not take that method"),
@@ -59,7 +65,7 @@ def refusal(scope: Scope, error: Exception) -> Response:
     status, code, message, where = 422, "bad_input", str(error), getattr(error, "where", None)
     headers: Mapping[str, str] | None = None
     if isinstance(error, RefusedError):
-        status, code, headers = error.status, error.code, _HEADERS.get(error.status)
+        status, code, headers = error.status, error.code, _HEADERS.get(error.code)
     elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         where = str(first["loc"][-1])[:128]
@@ -70,9 +76,19 @@ def refusal(scope: Scope, error: Exception) -> Response:
     elif not isinstance(error, InvalidInputError):  # a bug: the caller gets the request's id and nothing else
         status, code, message, where = 500, "internal", "the service has failed", None
     scope[ERROR_CODE] = code
-    body = {"code": code, "message": message, "where": where, "request_id": scope.get(REQUEST_ID, "")}
+    body = _error_body(code, message, where, scope.get(REQUEST_ID, ""))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def refusal_body(error: RefusedError) -> bytes:
+    """Return the body of the response to what never became a request."""
+    return _error_body(error.code, str(error), None, "")
+
+
+def _error_body(code: str, message: str, where: str | None, request_id: str) -> bytes:
+    body = {"code": code, "message": message, "where": where, "request_id": request_id}
     # the message may quote the request, unpaired surrogates included: ASCII can hold them all
-    return Response(json.dumps({"error": body}).encode(), status, headers, media_type="application/json")
+    return json.dumps({"error": body}).encode()
 
 
 def install_error_responses(app: FastAPI) -> None:
