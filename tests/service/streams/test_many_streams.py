@@ -153,3 +153,23 @@ def test_a_stream_that_leaves_memory_after_each_row_has_no_point_of_its_history_
             asyncio.run(hub.decide(name, rows_of(rows[i : i + 1]), ANYONE))
     assert asyncio.run(hub.history("north")).columns["row"] == [1.0]
     hub.close()
+
+
+def test_only_the_least_recently_used_streams_leave_memory_and_idle_ones_by_themselves(
+    folder: Path, tmp_path: Path
+) -> None:
+    hub, (rows, _) = hub_on(folder, tmp_path / "streams.db", max_streams=3), gaussian_rows(1, 0.3, 7)
+
+    def in_memory_after(*names: str) -> list[str]:
+        for name in names:
+            asyncio.run(hub.decide(name, rows_of(rows), ANYONE))
+        # once the next request is refused, those that had to leave have left
+        assert hub._writer.submit("unknown", lambda _live, _session, _at: None).exception(timeout=30.0) is not None
+        return list(hub._writer._streams)
+
+    assert in_memory_after("a", "b", "c") == ["a", "b", "c"]
+    assert in_memory_after("a", "d") == ["c", "a", "d"]
+    assert in_memory_after("c") == ["a", "d", "c"]
+    hub._writer._idle_seconds = 0.0
+    assert in_memory_after("b") == []
+    hub.close()

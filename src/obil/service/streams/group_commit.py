@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from obil.errors import ObilError
@@ -224,12 +224,7 @@ class GroupCommit:
 
     def _evict(self, *, everything: bool = False) -> None:
         """Write snapshots of streams that leave memory: all, the idle ones, or those that are too many."""
-        old = time.monotonic() - self._idle_seconds
-        leaving = [
-            name
-            for i, name in enumerate(self._streams)
-            if everything or i < len(self._streams) - self._max_streams or self._used.get(name, 0.0) < old
-        ]
+        leaving = list(self._streams if everything else self._too_old())
         if not leaving:
             return
         try:
@@ -242,3 +237,11 @@ class GroupCommit:
             log.warning("snapshots could not be written: these streams will be replayed from the log", exc_info=True)
         for name in leaving:
             self._forget(name)
+
+    def _too_old(self) -> Iterator[str]:
+        """Return the streams that are idle or too many; all others were used after them, and are not looked at."""
+        idle_since, n_too_many = time.monotonic() - self._idle_seconds, len(self._streams) - self._max_streams
+        for place, name in enumerate(self._streams):
+            if place >= n_too_many and self._used[name] >= idle_since:
+                return
+            yield name
