@@ -72,11 +72,6 @@ TABLES: dict[str, tuple[bytes, str, str]] = {
         "a column to learn from",
     ),
     "infinite number": (with_cell("size", "inf"), FIT, "'size' holds numbers, got"),
-    "thousands marks": (
-        text("a;b;ill", *(f"{i},5;{1 + i % 7}.23{i % 10};{'yes' if i % 2 else 'no'}" for i in range(40))),
-        FIT,
-        "thousands",
-    ),
     "truncated gzip": (gzip.compress(GOOD, mtime=0)[:-20], FIT, "gzip"),
     "damaged gzip": (b"\x1f\x8b" + os.urandom(200), FIT, "gzip"),
     "truncated parquet": (b"PAR1" + bytes(100), FIT, "parquet"),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from obil.datasets.tables import iter_table, read_table, split_labels
+from obil.datasets.tables import FORMATTED, iter_table, read_table, split_labels
 from obil.errors import InvalidInputError
 
 PLAIN = "age,ward,dose\n50,A,3.5\n,B,NA\n60.5,A,1e-3\n"
@@ -51,14 +51,28 @@ def test_encodings_and_gzip_are_found_from_the_content(tmp_path: Path, encoding:
 def test_decimal_commas_are_numbers_where_commas_do_not_part_fields() -> None:
     frame = read("gewicht;preis;station\n3,14;1.234;A\n-2;2.500;B\n")
     assert frame["gewicht"].tolist() == [3.14, -2.0]
-    assert frame["preis"].tolist() == ["1.234", "2.500"]  # thousands, in a table with decimal commas: left alone
+    assert frame["preis"].tolist() == [1234.0, 2500.0]  # thousands, in a table with decimal commas
+    assert frame.attrs[FORMATTED] == ["preis"]
 
 
-def test_thousands_are_left_alone_where_points_are_decimal() -> None:
+def test_numbers_that_are_written_for_people_are_numbers() -> None:
     frame = read("price;weight\n1,234;3.5\n2,345;1.25\n")
-    assert frame["price"].tolist() == ["1,234", "2,345"]
+    assert frame["price"].tolist() == [1234.0, 2345.0]
     assert frame["weight"].tolist() == [3.5, 1.25]
-    assert read('price,weight\n"1,234",3.5\n')["price"].tolist() == ["1,234"]
+    frame = read('price,fee,code\n"$1,234.50",-£3,12 345 678\n"$12",£4.5,5\n')
+    assert frame.to_numpy().tolist() == [[1234.5, -3.0, 12345678.0], [12.0, 4.5, 5.0]]
+    assert frame.attrs[FORMATTED] == ["price", "fee", "code"]
+    frame = read('price,size\n"1,234",1\n"12,34",2\n')
+    assert frame["price"].tolist() == ["1,234", "12,34"]  # one of them is no number
+    assert read("size\n12 kg\n14 kg\n").attrs[FORMATTED] == []
+
+
+def test_a_stream_reads_numbers_that_are_written_for_people_as_a_table_does(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('price,size\n"$1,234.50",1\n12,2\n"(3)",3\n')
+    with pytest.raises(InvalidInputError, match=r"column 'price' must hold numbers, got '\(3\)' in line 4"):
+        for rows, _ in iter_table(path, chunk_rows=10, types={"price": "number", "size": "number"}):
+            assert rows["price"].tolist() == [1234.5, 12.0]
 
 
 def test_the_decimal_mark_can_be_stated() -> None:

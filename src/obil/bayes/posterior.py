@@ -1,11 +1,11 @@
-"""Turn log ratios into posteriors at any prior."""
+"""Turn log ratios into posteriors at any prior, and tell whether numbers are a distribution."""
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax, softmax
 
-from obil.arrays import FloatArray, PriorLike, as_log_ratios, as_prior, as_scaled
-from obil.compiled import compiled
+from obil.arrays import SUM_TOLERANCE, FloatArray, PriorLike, as_log_ratios, as_prior, as_scaled
+from obil.compiled import compiled, inlined
 
 
 def posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
@@ -49,3 +49,14 @@ def log_posterior(log_ratios: npt.ArrayLike, prior: PriorLike) -> FloatArray:
     """
     rows = as_log_ratios(log_ratios)
     return np.asarray(log_softmax(as_scaled(rows) + np.log(as_prior(prior, n_classes=rows.shape[1])), axis=1))
+
+
+@inlined
+def sums_to_one(values: FloatArray) -> bool:
+    """Return whether numbers, (n,), are non-negative and sum to 1."""
+    total = 0.0
+    for value in values:
+        if not value >= 0.0:
+            return False
+        total += value
+    return abs(total - 1.0) <= SUM_TOLERANCE

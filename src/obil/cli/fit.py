@@ -51,7 +51,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Fit a model on a labelled table, calibrate it on rows it has not seen, and save it."""
-    from obil.cli.rising_columns import rising_columns
+    from obil.cli.table_notes import note_on_balance, notes_on_table
     from obil.datasets.times import as_times
     from obil.errors import InvalidInputError
     from obil.estimators.named_models import OBIL
@@ -112,12 +112,11 @@ def fit(
     summary = _summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled)
     if not is_new:
         summary["notes"].append(f"replaced the model that was in {out}")
-    rising = rising_columns(features, fitted.model.feature_names or (), times)
-    if rising:
-        summary["notes"].append(
-            f"{', '.join(map(repr, rising))} only rises or falls along the table: what tells the time misleads a "
-            f"model; leave it out (--drop {','.join(rising)}), or cut the folds by it (--time)"
-        )
+    if score is None:
+        learned_from = fitted.model.feature_names or ()
+        summary["notes"] += notes_on_table(features, labels, learned_from, auc=summary["auc"]["value"], time=times)
+    balanced = note_on_balance(fitted.model.prior_, "the table")
+    summary["notes"] += [] if balanced is None else [balanced]
     measuring = "Measuring how fast the prior is followed..."
     show_step(measuring)
     with working(measuring):

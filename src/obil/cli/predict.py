@@ -38,6 +38,7 @@ def predict(
     trust: common.Trust = None,
 ) -> None:
     """Write the log ratio, the posterior and the decision of each row, all at one prior."""
+    from obil.cli.table_notes import warn_of_balance
     from obil.online.online_classifier import OnlineClassifier
     from obil.trackers import FixedPrior
 
@@ -48,6 +49,8 @@ def predict(
     fitted = tables.load_model(model, trust)
     stated = any(option is not None for option in (policy, cost_fp, cost_fn))
     label = tables.positive_class(positive, fitted, needed=stated)
+    if prior is None:
+        warn_of_balance(fitted.prior_)
     start = None if prior is None else fitted.as_prior(tables.stated_prior(prior, fitted, label))
     online = OnlineClassifier(
         fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0

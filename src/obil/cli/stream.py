@@ -74,6 +74,7 @@ def stream(
     """
     from obil.cli.decision_log import DecisionLog, digest, header_of
     from obil.cli.stream_run import StreamRun
+    from obil.cli.table_notes import warn_of_balance
     from obil.serving.files import MANIFEST
 
     to_file = str(out) != "-"
@@ -106,6 +107,8 @@ def stream(
     try:
         with closing(streams), closing(log):
             types = _types(fitted, [*kept, *([] if at is None else [at])])
+            if saved is None and prior is None:
+                warn_of_balance(fitted.prior_)
             stopped = run.go(data, types, live=live, quiet=not to_file)
             summary = run.summary(stopped)
     except BrokenPipeError:  # whoever read the decisions has gone, as `head` does

@@ -10,6 +10,15 @@ from obil.errors import InvalidInputError
 DELIMITERS = (",", ";", "\t", "|")
 MISSING = frozenset({"", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "?"})
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.ASCII | re.IGNORECASE)
+_NO_DIGITS = re.compile(r"\D")
+_CURRENCY = r"(?:\s?(?:[$€£¥₹]|USD|EUR|GBP|CHF)\s?)"
+_FORMATTED = {
+    decimal: re.compile(
+        rf"(?P<sign>[+-]?{_CURRENCY}?|{_CURRENCY}[+-])(?P<whole>[0-9]{{1,3}}(?:(?P<mark>[{marks}])[0-9]{{3}})"
+        rf"(?:(?P=mark)[0-9]{{3}})*|[0-9]+)(?:[{decimal}](?P<fraction>[0-9]*))?{_CURRENCY}?"
+    )
+    for decimal, marks in ((".", ", \u00a0\u202f'\u2019"), (",", ". \u00a0\u202f'\u2019"))
+}
 
 
 def number(cell: str, *, decimal: str = ".") -> float | None:
@@ -23,6 +32,21 @@ def number(cell: str, *, decimal: str = ".") -> float | None:
             return None
         cell = cell.replace(",", ".")
     return float(cell) if _NUMBER.fullmatch(cell) else None
+
+
+def formatted_number(cell: str, *, decimal: str = ".") -> float | None:
+    """Return the number of a cell that is written for people, or None: a currency sign, marks between thousands.
+
+    >>> formatted_number("$1,234.50"), formatted_number("-1.234,5 €", decimal=","), formatted_number("1 234")
+    (1234.5, -1234.5, 1234.0)
+    >>> formatted_number("1,23"), formatted_number("12 kg")
+    (None, None)
+    """
+    found = _FORMATTED[decimal].fullmatch(cell)
+    if found is None:
+        return None
+    value = float(f"{_NO_DIGITS.sub('', found['whole'])}.{found['fraction'] or 0}")
+    return -value if "-" in found["sign"] else value
 
 
 def sniff_delimiter(lines: Sequence[str], *, names: Collection[str] = ()) -> str:

@@ -122,7 +122,11 @@ class _Parser:
             decimal = self._decimals[column] or ("," if "," in cell else ".")
             value = table_cells.number(cell, decimal=decimal)
             if value is None:
-                return values[:row]
+                value = table_cells.formatted_number(cell, decimal=self._decimals[column] or ".")
+                if value is None:
+                    return values[:row]
+                values[row] = value
+                continue
             if "," in cell or "." in cell:
                 self._decimals[column] = decimal
             values[row] = value

@@ -19,6 +19,7 @@ from obil.errors import InvalidInputError
 
 __all__ = ["TableSource", "iter_table", "read_table", "split_labels"]
 
+FORMATTED = "formatted_numbers"  # in a table's `attrs`: the columns whose numbers are written for people
 _PIECE = 1 << 20  # characters parsed at a time: cells take much more memory than codes
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:[.,]\d{3})+")
 
@@ -35,11 +36,13 @@ class _Column:
         codes = (texts.setdefault(cell, len(texts)) for cell in cells)
         self._codes.append(np.fromiter(codes, dtype=np.int32, count=len(cells)))
 
-    def numbers(self, decimal: str) -> npt.NDArray[np.float64] | None:
-        """Return the cells as numbers, or None when one of them is not."""
+    def numbers(self, decimal: str, *, formatted: bool = False) -> npt.NDArray[np.float64] | None:
+        """Return the cells as numbers, or None when one of them is not; maybe those written for people, too."""
         values = np.empty(len(self.texts))
         for code, text in enumerate(map(str.strip, self.texts)):
             value = np.nan if text in table_cells.MISSING else table_cells.number(text, decimal=decimal)
+            if value is None and formatted:
+                value = table_cells.formatted_number(text, decimal=decimal)
             if value is None:
                 return None
             values[code] = value
@@ -156,14 +159,21 @@ def _typed(columns: dict[str, _Column], delimiter: str, *, decimal: str | None, 
             points = dict.fromkeys(points)
         elif point_shown and not comma_shown:
             commas = dict.fromkeys(commas)
+        decimal = "," if comma_shown and not point_shown else "."
     data: dict[str, npt.NDArray[Any]] = {}
+    formatted: list[str] = []
     for name, column in columns.items():
-        found = points.get(name)
-        values: npt.NDArray[Any] | None = commas.get(name) if found is None else found
         if name.startswith("unnamed_") and not any(cell.strip() for cell in column.texts):
             continue  # every line ended with a delimiter
+        found = points.get(name)
+        values: npt.NDArray[Any] | None = commas.get(name) if found is None else found
+        if values is None and name not in text:
+            values = column.numbers(decimal, formatted=True)
+            formatted += [] if values is None else [name]
         data[name] = column.strings() if values is None else values
-    return pd.DataFrame(data)
+    frame = pd.DataFrame(data)
+    frame.attrs[FORMATTED] = formatted
+    return frame
 
 
 def _read_parquet(data: bytes, name: str, text: Collection[str]) -> pd.DataFrame:

@@ -137,9 +137,12 @@ def fit_score_column(
 
 
 def ordered_classes(labels: npt.NDArray[Any], positive: str | None = None) -> npt.NDArray[Any]:
-    """Return the distinct labels in increasing order, or with the positive one of two last, (K,).
+    """Return the distinct labels in increasing order, with the positive one of two last, (K,).
 
-    >>> ordered_classes(np.array(["ok", "fraud", "ok", "fraud"]), "fraud").tolist()
+    Of two texts the rarer one is positive unless `positive` names it: what is looked for is rare. Numbers, and texts
+    that say true or false, keep their order.
+
+    >>> ordered_classes(np.array(["ok", "fraud", "ok", "fraud", "ok"])).tolist()
     ['ok', 'fraud']
     """
     values = np.array(labels.tolist())
@@ -158,7 +161,9 @@ def ordered_classes(labels: npt.NDArray[Any], positive: str | None = None) -> np
             f"every class needs at least 2 labelled rows, got 1 of {classes[counts.argmin()].item()!r:.40}"
         )
     if positive is None:
-        return classes
+        spelled = {str(name).casefold() for name in classes.tolist()} == {"false", "true"}
+        rarer_first = len(classes) == 2 and classes.dtype.kind in "US" and not spelled and counts[0] < counts[1]
+        return classes[::-1] if rarer_first else classes
     if len(classes) > 2:
         raise InvalidInputError(
             f"a positive class is for two classes, got {len(classes)}: {classes.tolist()!r:.80}; leave it out here and "

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from obil.arrays import BoolArray, FloatArray, IntArray
-from obil.bayes.distributions import sums_to_one
+from obil.bayes.posterior import sums_to_one
 from obil.compiled import compiled
 from obil.errors import InvalidStateError
 from obil.monitor.null_hull import NullHull

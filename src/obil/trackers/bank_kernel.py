@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.bayes.distributions import sums_to_one
+from obil.bayes.posterior import sums_to_one
 from obil.compiled import compiled, inlined
 
 LEAST_SWITCHING = 1e-6

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.bayes.distributions import sums_to_one
+from obil.bayes.posterior import sums_to_one
 from obil.compiled import compiled, inlined
 from obil.trackers.bank_kernel import LARGEST_TOTAL, BankConstants, BankMemory
 from obil.trackers.input_expert import LARGEST_COEFFICIENT, LARGEST_LOG_RATIO
