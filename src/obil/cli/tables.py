@@ -25,7 +25,10 @@ MODELS = f"{DEFAULT_MODEL}, logistic, random_forest, extra_trees, neural_network
 MODELS += "associated problems (needs torch)."
 Target = Annotated[str, typer.Option("--target", help="Column that holds the labels.", show_default=False)]
 PositiveLabel = Annotated[
-    str | None, typer.Option("--positive", help="The label to alert on; if not given, the rarer of two texts, the larger of two numbers.")
+    str | None,
+    typer.Option(
+        "--positive", help="The label to alert on; if not given, the rarer of two texts, the larger of two numbers."
+    ),
 ]
 Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out: a,b.")]
 Keep = Annotated[str | None, typer.Option("--keep", help="Columns to copy to the output: id,date.")]
