@@ -1,14 +1,16 @@
-"""Gather what the rows of each key tell of its prior, the same bits however the keys are interleaved."""
+"""Gather what the rows and labels of each key tell of its prior, the same bits however the keys are interleaved."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 
 from obil.arrays import FloatArray
 from obil.online.row_counts import RowCounts
 from obil.online.segments import SegmentEvidence
+from obil.online.weighted_rows import WeightedRows
 from obil.trackers.evidence import BinaryEvidence
 
+CERTAIN = 50.0  # log ratio of a row whose class is known
 BLOCK_ROWS = 256  # of a key, added up together: sums of floats depend on their order
 
 
@@ -48,16 +50,29 @@ class KeyEvidence:
 
     def by_key(self) -> SegmentEvidence:
         """Return the evidence of each key, in the order of the keys where they have one."""
-        try:
-            keys = sorted(self._rest)  # type: ignore[type-var]  # where they have none, they stay as they came
-        except TypeError:
-            keys = list(self._rest)
         found = {}
-        for key in keys:
+        for key in _in_order(self._rest):
             own = _evidence(np.concatenate(self._rest[key]))
             own = self._sums[key] + own if key in self._sums else own  # type: ignore[operator]
             found[key] = own.weighted() if isinstance(own, RowCounts) else own
         return found  # type: ignore[return-value]  # of one kind, as all rows have as many classes
+
+
+def labelled_evidence(counts: Mapping[Hashable, FloatArray]) -> SegmentEvidence:
+    """Return what labels, counted by class, (K,), tell of the prior of each key: rows whose class is certain."""
+    found = {}
+    for key in _in_order(counts):
+        rows = CERTAIN * np.eye(counts[key].size)
+        found[key] = WeightedRows(rows - rows[:, :1], counts[key], int(np.ceil(counts[key].sum())))
+    return found
+
+
+def _in_order(keys: Iterable[Hashable]) -> list[Hashable]:
+    """Return keys in their order; where they have none, as they came."""
+    try:
+        return sorted(keys)  # type: ignore[type-var]
+    except TypeError:
+        return list(keys)
 
 
 def _evidence(rows: FloatArray) -> BinaryEvidence | RowCounts:

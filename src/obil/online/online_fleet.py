@@ -20,13 +20,14 @@ from obil.online.fleet_level import FleetLevel
 from obil.online.fleet_pass import can_pass, pass_over
 from obil.online.fleet_starts import FleetStarts
 from obil.online.fleet_stream import FleetStream
-from obil.online.key_evidence import KeyEvidence
+from obil.online.key_evidence import KeyEvidence, labelled_evidence
 from obil.online.labels.label_ledger import LabelLedger
 from obil.online.online_classifier import OnlineClassifier
-from obil.online.segments import SegmentEstimates
+from obil.online.segments import SegmentEstimates, estimate_segments
 from obil.policies import Policy
 from obil.serving.folds import folds_of_numbers
 from obil.serving.ratio_model import Scores
+from obil.trackers import SafeTracker
 
 MOST_OPEN = 256  # streams at hand as objects; the others are a record each
 LEAST_ROOM = 16  # records
@@ -175,28 +176,34 @@ class OnlineFleet:
         return tuple(self._starts.levels)
 
     def update_common_level(self) -> FleetLevel | None:
-        """Start new keys where the keys' priors lie, by the rows since the last update; return that level.
+        """Start new keys where the priors of the others lie; return that level, None where nothing shows it yet.
 
-        It stays where it was while fewer than two keys had rows. A key that has started stays as it is. The rows since
-        this update count for the next.
+        It is fitted to what a tracker trusts: with `SafeTracker`, the default, to the recent labels of each key; with
+        others to the rows since the last level. It stays where it was while fewer than two keys have such. A key that
+        has started stays as it is.
         """
-        if len(self._require_evidence()) < FEWEST_KEYS:
+        rows = self._require_evidence()
+        if isinstance(self._fresh.tracker, SafeTracker):
+            evidence = labelled_evidence(dict(self._label_counts()))
+        else:
+            evidence = rows.by_key()
+        if len(evidence) < FEWEST_KEYS:
             return self._starts.levels[-1] if self._starts.levels else None
-        level = FleetLevel.of(self.estimate_priors())
+        level = FleetLevel.of(estimate_segments(evidence))
         self._starts.levels.append(level)
         self._starts.keep(self._started[list(self._slots.values())].tolist())
         self._evidence = KeyEvidence()
         return level
 
     def estimate_priors(self, *, level: float = 0.9) -> SegmentEstimates:
-        """Return each key's prevalence in the rows since the last update, as `estimate_prior(model, X, by=keys)` does.
+        """Return each key's prevalence in the rows since the last level, as `estimate_prior(model, X, by=keys)` does.
 
         Rows that came after the alarm of their key's monitor are left out: no prior explains them.
         """
         return estimate_by_segment(self._model, self._require_evidence().by_key(), level=level)
 
     def deviating(self, rate: float = FALSE_DISCOVERIES) -> tuple[Hashable, ...]:
-        """Return the keys whose prior was not that of the others since the last update, the clearest first.
+        """Return the keys whose prior was not that of the others since the last level, the clearest first.
 
         About the fraction `rate` of them, at most, is there by chance.
         """
@@ -286,6 +293,21 @@ class OnlineFleet:
         """Add decided rows of a key, (n, S, K), to what is known of its prior."""
         if self._evidence is not None and trusted.any():
             self._evidence.add(key, evidence[trusted, 0])
+
+    def _label_counts(self) -> Iterator[tuple[Hashable, FloatArray]]:
+        """Yield the recent labels of each key that has any, by class, (K,)."""
+        for key in self:
+            slot = self._slots.get(key)
+            if key in self._open:
+                online = self._open[key]
+            elif slot is not None:
+                online = self._resumed(slot)
+            else:
+                online = self._starts.restored((self._store or {})[key], name=f"the state of {key!r:.60}")[1]
+            tracker = online.tracker
+            summary = tracker.label_summary() if isinstance(tracker, SafeTracker) else None
+            if summary is not None:
+                yield key, summary.counts
 
     def _require_evidence(self) -> KeyEvidence:
         if self._evidence is None:
