@@ -23,7 +23,7 @@ from obil.spark.batch_bank import BatchBank
 from obil.spark.columns import feature_columns, model_input, numbered_features, require_free
 from obil.spark.evidence import EVIDENCE, binary_evidence, total_evidence
 from obil.spark.scoring import score
-from obil.spark.shipped_model import ShippedModel
+from obil.spark.shipped_model import ShippedModel, is_classic
 
 Write = Callable[[DataFrame, int], object]
 # the local property with the id of the query, kept in its checkpoint; None if threads are not pinned
@@ -72,6 +72,8 @@ def stream_batches(
     """
     if not df.isStreaming:
         raise InvalidInputError("df must be streaming: use score and estimate_prior for other tables")
+    if not is_classic(df):
+        raise InvalidInputError("stream_batches needs a classic session, got one of Spark Connect: use stream there")
     settings = {"costs": costs, "policy": policy, "positive": positive, "features": features, "trusted": trusted}
     return df.writeStream.foreachBatch(BatchFollower(model, write=write, state=state, prior=prior, settings=settings))
 
@@ -137,10 +139,10 @@ class BatchFollower:
         if self.model.evidence is None and self.model.n_own_folds == 1:
             return binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
         names = feature_columns(decided, self.model, self._settings["features"])
-        broadcast = self._shipped.broadcast(decided.sparkSession.sparkContext)
+        load = self._shipped.loader(decided)
 
         def of_rows(rows: Any) -> FloatArray:
-            model = broadcast.value.load()
+            model = load()
             return model.evidence_rows(model_input(rows, names, model))
 
         return binary_evidence(decided.select(*numbered_features(names)), [], of_rows)

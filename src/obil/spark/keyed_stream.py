@@ -154,12 +154,12 @@ def _scored(
     inputs: DataFrame, shipped: ShippedModel, names: list[str], layout: RowLayout, needed: Mapping[str, str | None]
 ) -> DataFrame:
     """Score rows before the shuffle by bucket: in large batches, and only log ratios are sent."""
-    broadcast = shipped.broadcast(inputs.sparkSession.sparkContext)
+    load = shipped.loader(inputs)
     kept = [field for field in inputs.schema.fields if not field.name.startswith(columns.FEATURE)]
     extra = [RATIOS, *([] if layout.evidence is None else [EVIDENCE])]
 
     def scored(tables: Iterator[Any]) -> Iterator[Any]:
-        model: RatioModel = broadcast.value.load()
+        model: RatioModel = load()
         for number, table in enumerate(tables):
             for inner, name in needed.items():
                 if name is not None and table[inner].isna().any():

@@ -100,10 +100,10 @@ def estimate_prior(
     table = df.select(*groups, *columns.numbered_features(names))
     if fitted.n_classes > 2 and not by:
         return _estimate_many_classes(table, shipped, names, level)
-    broadcast = shipped.broadcast(df.sparkSession.sparkContext)
+    load = shipped.loader(df)
 
     def log_ratios(rows: Any) -> FloatArray:
-        model = broadcast.value.load()
+        model = load()
         return model.evidence_rows(columns.model_input(rows, names, model))
 
     if not by:
@@ -164,10 +164,10 @@ def start_from_posteriors(model: RatioModel, mean_posteriors: npt.ArrayLike) -> 
 
 
 def _log_ratio_rows(table: DataFrame, shipped: ShippedModel, names: list[str]) -> DataFrame:
-    broadcast = shipped.broadcast(table.sparkSession.sparkContext)
+    load = shipped.loader(table)
 
     def scored(tables: Iterator[Any]) -> Iterator[Any]:
-        model = broadcast.value.load()
+        model = load()
         for rows in tables:
             if len(rows):
                 ratios = model.evidence_rows(columns.model_input(rows, names, model))

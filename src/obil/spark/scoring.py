@@ -44,7 +44,7 @@ def score(
     df
         Any table, streaming or not.
     model
-        A model folder, a fitted classifier, or what `obil.load` returns. Its files are broadcast once per executor.
+        A model folder, a fitted classifier, or what `obil.load` returns. Its files are sent to the executors.
     prior
         The prior to decide at, for example from `estimate_prior`; the training prior if None.
     costs, policy, positive
@@ -74,10 +74,10 @@ def score(
     at = (fitted.prior_ if prior is None else fitted.as_prior(prior)).tolist()
     kinds = [to_arrow_type(field.dataType) for field in fields]
     places = [df.columns.index(name) for name in names]
-    broadcast = shipped.broadcast(df.sparkSession.sparkContext)
+    load = shipped.loader(df)
 
     def scored(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        model = broadcast.value.load()
+        model = load()
         rule = DecisionRule(model, policy_from_json(settings), number)
         for batch in batches:
             if batch.num_rows:

@@ -4,13 +4,15 @@ import gc
 import hashlib
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pyspark import Broadcast, SparkContext, TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from obil.errors import ModelFileError
 from obil.serving.files import listed_files, load, save
@@ -51,9 +53,21 @@ class ShippedModel:
         """Return the model, checked and built once in this process."""
         return _loaded(self)
 
-    def broadcast(self, context: SparkContext) -> Broadcast["ShippedModel"]:
-        """Send the files to the executors, once per model and application."""
-        return _broadcast(context, self)
+    def loader(self, df: DataFrame) -> Callable[[], RatioModel]:
+        """Return what loads the model in the workers that process a table.
+
+        The files are broadcast, once per model and application; Spark Connect has no broadcasts, so there they are a
+        part of the function that a query sends.
+        """
+        if not is_classic(df):
+            return self.load
+        broadcast = _broadcast(df.sparkSession.sparkContext, self)
+        return lambda: broadcast.value.load()  # noqa: PLW0108  # the value is read in the worker, not here
+
+
+def is_classic(df: DataFrame) -> bool:
+    """Return whether a table belongs to a session that is not one of Spark Connect."""
+    return isinstance(df, ClassicDataFrame)
 
 
 @lru_cache(maxsize=16)
