@@ -61,6 +61,10 @@ class MadeUpStream:
     alarm_row: int | None = None
     seq: int = 0
     updated: float = field(default_factory=time.time)
+    last_row: float | None = None  # None: at `updated`
+    alarm_since: float | None = None
+    acknowledged_by: str | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
     created: float = field(default_factory=time.time)
     history: dict[str, list[float | None]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
 
@@ -73,10 +77,20 @@ class MadeUpStream:
     def remember(self, at: float) -> None:
         self.updated, self.seq = at, self.seq + 1
         if self.log_evidence >= LOG_ALARM and self.alarm_row is None:
-            self.alarm_row = self.rows
+            self.alarm_row, self.alarm_since = self.rows, at
         point = {"at": at, "row": self.rows, "log_evidence": self.log_evidence} | shown_at(self.prior)
         for name in COLUMNS:
             self.history[name].append(point[name])
+
+    def note(self, kind: str, text: str | None = None) -> dict[str, Any]:
+        event = {"at": iso(time.time()), "by": "on-call", "row": self.rows, "kind": kind, "text": text}
+        self.events.insert(0, event)
+        self.seq += 1
+        return event
+
+    def restart(self) -> None:
+        self.log_evidence, self.alarm_row, self.alarm_since, self.acknowledged_by = -1.5, None, None, None
+        self.note("restarted")
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -94,6 +108,9 @@ class MadeUpStream:
             "created": iso(self.created),
             "updated": iso(self.updated),
             "seq": self.seq,
+            "last_row": iso(self.last_row or self.updated) if self.rows else None,
+            "alarm_since": None if self.alarm_since is None else iso(self.alarm_since),
+            "acknowledged_by": self.acknowledged_by,
         }
 
     def detail(self) -> dict[str, Any]:
@@ -116,7 +133,13 @@ class MadeUpStream:
                 f"(90 %: {100 * low:.1f} to {100 * high:.1f} %), since about row 4,000.",
                 "The evidence that a row needs to be alerted fell from 18:1 to 7:1, and alerts went from 3.1 to 7.4 % "
                 "of the rows.",
+                "Nothing to do: the threshold has followed."
+                if self.alarm_row is None
+                else "Get labels: about 310 rows picked at random would tell, each sent by POST /v1/streams/"
+                f"{self.name}/labels.",
             ],
+            "changed": True,
+            "changed_since": 4000,
             "action": "nothing" if self.alarm_row is None else "get labels",
             "level": 0.9,
         }
@@ -135,7 +158,11 @@ class MadeUpStream:
             "interval": {"ok": [1.0 - high, 1.0 - low], "fraud": [low, high]},
             "start_prior": {"ok": 1.0 - TRAINING, "fraud": TRAINING},
             "threshold": {"log_ratio": 1.95, "probability": shown["threshold"]},
-            "evidence": {"log_evidence": self.log_evidence, "log_alarm": LOG_ALARM, "alarm_row": self.alarm_row},
+            "evidence": {"log_evidence": self.log_evidence, "log_alarm": LOG_ALARM, "alarm_row": self.alarm_row}
+            | {
+                "where": "27 % of the recent rows have a log ratio of -5 to -4, more than the 15 % of the prior that "
+                "explains the stream best."
+            },
             "label_counts": {
                 "labelled": self.labels,
                 "pending": 4000,
@@ -146,6 +173,7 @@ class MadeUpStream:
             "change": change,
             "settings": {"policy": policy, "tracker": "safe", "horizon": 10000, "positive": "fraud"},
             "changes": changes if self.rows > 1200 else [],
+            "events": self.events,
         }
 
     def series(self, start: float | None, end: float | None, points: int) -> dict[str, Any]:
@@ -190,6 +218,7 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
     known = {stream.name: stream for stream in streams or []}
     app.state.streams = known
     app.state.cut = 0  # raised by a test to hang up on everyone who listens
+    app.state.may_only_read = False  # set by a test: a key without other scopes
     app.state.away = False  # set by a test: nobody is answered
     app.include_router(page_routes())
 
@@ -247,6 +276,20 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
             if k % 20 == 0 or k == len(rows) - 1:
                 stream.remember(time.time())
         return {"stream": name, "model": "3f9c1a2b", "repeated": False, "decisions": []}
+
+    @app.post("/v1/streams/{name}/notes")
+    async def note(name: str, request: Request) -> Any:
+        if app.state.may_only_read:
+            return refusal(403, "wrong_scope", "this key lacks the scope 'label'")
+        body = await request.json()
+        if body["acknowledge"]:
+            known[name].acknowledged_by = "on-call"
+        return known[name].note("acknowledged" if body["acknowledge"] else "noted", body["text"])
+
+    @app.post("/v1/streams/{name}/monitor/restart")
+    async def restart(name: str) -> dict[str, Any]:
+        known[name].restart()
+        return known[name].detail()
 
     async def events(now: Callable[[], list[MadeUpStream]], *, one: bool) -> AsyncIterator[str]:
         cut, seen = app.state.cut, dict[str, int]()

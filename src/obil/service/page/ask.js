@@ -35,6 +35,11 @@ export async function ask(path, options = {}) {
   return response.json();
 }
 
+export async function send(method, path, body) {
+  const options = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await open(path, { method, ...options })).json();
+}
+
 async function reason(response) {
   try {
     const { error } = await response.json();

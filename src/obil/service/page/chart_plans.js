@@ -13,12 +13,16 @@ function percentTicks(u, ticks) {
   return ticks.map((tick) => `${(100 * tick).toFixed(digits)} %`);
 }
 
+const evidenceLimits = (alarm) => [LOWEST, 2 * (alarm ?? 2)];
+
 const RAISED = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 const powerOfTen = (n) => `10${[...String(n)].map((digit) => RAISED[digit]).join("")}`;
 
 function oddsTicks(u, ticks) {
   return ticks.map((tick) => (Math.abs(tick) <= 3 ? odds(tick * Math.LN10) : tick > 0 ? `${powerOfTen(tick)}:1` : `1:${powerOfTen(-tick)}`));
 }
+
+const LOWEST = -2; // powers of ten of the evidence; the highest is twice the alarm's, so that its line is in the upper half
 
 // Each: the columns drawn, lines that stay where they are, the scale, and the values of row i as text.
 export function chartPlans({ positive, training, logAlarm }) {
@@ -51,10 +55,9 @@ export function chartPlans({ positive, training, logAlarm }) {
     {
       id: "evidence", title: "Evidence against label shift", quantity: "evidence",
       lines: [{ column: "log_evidence", label: "evidence", colour: "one" }], divide: Math.LN10,
-      marks: alarm === null ? [] : [{ at: alarm, label: `alarm ${odds(logAlarm)}`, colour: "bad" }],
-      // powers of ten; the alarm line is always in sight, so that a calm stream looks calm
-      scale: (u, low, high) => [Math.min(-1, Math.floor(low ?? 0)), Math.max((high ?? 0) * 1.1, (alarm ?? 0) * 1.25, 1)],
-      steps: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000],
+      marks: alarm === null ? [] : [{ at: alarm, label: `alarm at ${odds(logAlarm)}; what is beyond the scale runs along its edge`, colour: "bad" }],
+      // one scale for all streams: 10^400:1 would hide the alarm line, and a calm stream looks calm
+      limits: evidenceLimits(alarm), scale: () => evidenceLimits(alarm), steps: [1, 2, 5, 10],
       ticks: oddsTicks, read: (at) => odds(at.log_evidence),
     },
   ];

@@ -1,22 +1,24 @@
-// Show a stream's current figures, each beside its reference.
+// Show a stream's current figures, each beside its reference; grey and say so where they are not reliable.
 import { make, setText } from "./elements.js";
 import { whatIs } from "./meanings.js";
 import { NONE, count, isNumber, odds, oneIn, percent, percentRange } from "./numbers.js";
-import { estimate, keyOf, positiveOf } from "./prevalence.js";
-import { REASON, isUnknown } from "./unknown_figure.js";
+import { REASON, estimate, isUnknown, keyOf, positiveOf } from "./prevalence.js";
 
 const TILES = [
   ["prior", "Prevalence now"], ["alert_rate", "Alert rate"], ["threshold", "Threshold"],
   ["precision", "Expected precision"], ["recall", "Expected recall"], ["evidence", "Evidence"],
 ];
 
+// those that hold only as long as a change of prevalence explains the stream
+const BY_PRIOR = ["prior", "threshold", "precision", "recall"];
+
 export class Figures {
   constructor() {
     this.tiles = new Map();
     this.element = make("dl", { class: "figures" }, TILES.map(([quantity, label]) => {
-      const tile = { value: make("dd", { class: "value", id: `figure-${quantity}` }, NONE), also: make("dd", { class: "also" }) };
+      const tile = { value: make("dd", { class: "value", id: `figure-${quantity}` }, NONE), also: make("dd", { class: "also" }), warning: make("dd", { class: "warning" }) };
       this.tiles.set(quantity, tile);
-      return make("div", { class: `tile ${quantity}` }, make("dt", {}, label, " ", whatIs(quantity)), tile.value, tile.also);
+      return make("div", { class: `tile ${quantity}` }, make("dt", {}, label, " ", whatIs(quantity)), tile.value, tile.warning, tile.also);
     }));
   }
 
@@ -26,18 +28,31 @@ export class Figures {
     setText(tile.also, also.filter(Boolean).join("\n"));
   }
 
-  // a summary is enough for what moves most; the detail fills in the rest
-  show(stream) {
+  // where labels find the scores wrong, the prevalence is the one by labels, as in the report
+  #showPrior(stream, level) {
     const positive = positiveOf(stream);
-    const interval = stream.interval?.[keyOf(stream.interval, positive.name)];
+    const { by_labels: byLabels, class_name: about, prior_now: now, interval: ends } = stream.change ?? {};
+    const labelled = byLabels && about === positive.name;
+    const shown = labelled ? now : positive.now;
+    const interval = labelled ? ends : stream.interval?.[keyOf(stream.interval, positive.name)];
+    this.#set("prior", percent(shown), [oneIn(shown), `in training ${percent(positive.training)}`].filter(Boolean).join(", "),
+      interval ? `${percent(level)}: ${percentRange(...interval)}` : "", labelled ? "by labels; the charts and the list show what the scores say" : "");
+  }
+
+  show(stream) {
     const level = stream.change?.level ?? 0.9;
-    this.#set("prior", percent(positive.now), [oneIn(positive.now), `in training ${percent(positive.training)}`].filter(Boolean).join(", "),
-      interval ? `${percent(level)}: ${percentRange(...interval)}` : "");
+    this.#showPrior(stream, level);
+    for (const quantity of BY_PRIOR) {
+      const tile = this.tiles.get(quantity);
+      tile.value.parentElement?.classList.toggle("untrusted", stream.trusted === false);
+      setText(tile.warning, stream.trusted === false ? "not reliable" : "");
+    }
     this.#set("evidence", odds(stream.log_evidence), ...evidenceTexts(stream));
     const now = stream.performance?.now;
-    const soFar = stream.rows ? `${count(stream.alerts)} of ${count(stream.rows)} rows` : "no rows yet";
-    const rate = estimate(stream.performance?.window?.alert_rate).value;
-    this.#set("alert_rate", percent(rate ?? (stream.rows ? stream.alerts / stream.rows : null)), soFar);
+    const window = stream.performance?.window;
+    const rate = estimate(window?.alert_rate).value;
+    this.#set("alert_rate", ...(isNumber(rate) ? [percent(rate), lastRows(window.rows)]
+      : [percent(stream.rows ? stream.alerts / stream.rows : null), stream.rows ? "all rows so far" : "no rows yet"]));
     this.#set("threshold", ...thresholdTexts(stream));
     for (const quantity of ["precision", "recall"]) {
       const { value, low, high } = estimate(now?.[quantity]);
@@ -50,10 +65,14 @@ export class Figures {
   }
 }
 
+export function lastRows(n) {
+  return isNumber(n) && n >= 1 ? `last ${count(n < 100 ? n : Number(n.toPrecision(2)))} rows` : "last rows";
+}
+
 function evidenceTexts(stream) {
   const row = stream.evidence?.alarm_row;
   if (!isNumber(stream.log_evidence)) return ["not monitored"];
-  return ["against label shift", isNumber(stream.log_alarm) ? `alarm at ${odds(stream.log_alarm)}` : "", isNumber(row) ? `alarm at row ${count(row)}` : ""];
+  return [isNumber(stream.log_alarm) ? `alarm at ${odds(stream.log_alarm)}` : "", isNumber(row) ? `alarm at row ${count(row)}` : ""];
 }
 
 function thresholdTexts({ threshold, classes }) {

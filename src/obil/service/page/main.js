@@ -5,6 +5,7 @@ import { make, setText } from "./elements.js";
 import { askForKey, forgetKey, storedKey } from "./key.js";
 import { follow } from "./live.js";
 import { isTipOpen, listenToTips } from "./meanings.js";
+import { CompareView } from "./compare_view.js";
 import { StreamView } from "./stream_view.js";
 import { StreamsView } from "./streams_view.js";
 
@@ -15,6 +16,7 @@ let stopFollowing = () => {};
 
 function viewOf(hash) {
   const [path, query] = hash.slice(1).split("?");
+  if (path === "/compare") return new CompareView((new URLSearchParams(query).get("streams") ?? "").split(",").filter(Boolean));
   const stream = path.match(/^\/streams\/(.+)$/);
   return stream ? new StreamView(decoded(stream[1]), query ?? "") : new StreamsView();
 }
@@ -28,7 +30,8 @@ function decoded(text) {
 }
 
 async function show({ again = false } = {}) {
-  const here = location.hash.split("?")[0] || "#/";
+  const [path] = location.hash.split("?");
+  const here = (path === "#/compare" ? location.hash : path) || "#/"; // a range of time is no other place
   if (here === place && !again) return;
   const moved = place !== null && !again;
   place = here;

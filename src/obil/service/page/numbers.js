@@ -98,6 +98,14 @@ export function day(moment) {
   return `${date.getDate()} ${MONTHS[date.getMonth()]}${year}`;
 }
 
+// UTC, UTC+1, UTC-3:30: of this browser, at that moment
+export function zone(at) {
+  const minutes = -new Date((secondsOf(at) ?? 0) * 1000).getTimezoneOffset();
+  if (!minutes) return "UTC";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return `UTC${minutes < 0 ? "-" : "+"}${hours}${rest ? `:${pad(rest)}` : ""}`;
+}
+
 export function moment(at) {
-  return secondsOf(at) === null ? NONE : `${day(at)}, ${clock(at)}`;
+  return secondsOf(at) === null ? NONE : `${day(at)}, ${clock(at)} ${zone(at)}`;
 }

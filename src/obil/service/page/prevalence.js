@@ -1,4 +1,4 @@
-// Find the prevalence of the positive class, and whether the stream is trusted.
+// Find the prevalence of the positive class, and read estimates, which may be unknown.
 import { isNumber } from "./numbers.js";
 
 // Classes are keys of JSON objects, hence text: 1 may be "1" or "1.0", true may be "True".
@@ -22,18 +22,17 @@ export function positiveOf(summary) {
   };
 }
 
-// "good", "care" while evidence builds up, "bad" once the monitor has raised an alarm
-export function trustOf(summary) {
-  if (!summary.trusted) return { state: "bad", sign: "▲", text: "Not trusted" };
-  if (!summary.rows) return { state: "none", sign: "○", text: "No rows yet" };
-  if (isNumber(summary.log_evidence) && summary.log_evidence >= Math.log(20)) {
-    return { state: "care", sign: "◆", text: "Look again" };
-  }
-  return { state: "good", sign: "✓", text: "Trusted" };
-}
-
 // An estimate comes as {value, low, high, source} or as a bare number.
 export function estimate(figure) {
   if (isNumber(figure)) return { value: figure, low: null, high: null, source: null };
   return { value: null, low: null, high: null, source: null, ...(figure ?? {}) };
+}
+
+const ENOUGH_LABELS = 30; // as in outcome_tally.py
+
+export const REASON = `Nothing bounds this figure well enough: its interval, or that of a figure it is made of, is too wide for an answer. Feed back the labels of ${ENOUGH_LABELS} alerts, and of other rows at random until ${ENOUGH_LABELS} positives are among them.`;
+
+export function isUnknown(figure) {
+  const { value, source } = estimate(figure);
+  return source === "unknown" && !isNumber(value);
 }

@@ -1,5 +1,6 @@
-// Hold the time range: all, the last hours or days, or between two times.
-import { clock, day, isNumber } from "./numbers.js";
+// Choose the time range of all charts: all, the last hours or days, or between two times.
+import { make, setText } from "./elements.js";
+import { clock, day, isNumber, zone } from "./numbers.js";
 
 export const LASTS = { "1h": 3600, "24h": 86400, "7d": 7 * 86400 };
 export const ALL = { kind: "all" };
@@ -30,7 +31,7 @@ export function describeRange(range) {
   if (range.kind === "all") return "Since the beginning";
   if (range.kind === "last") return { "1h": "The last hour", "24h": "The last 24 hours", "7d": "The last 7 days" }[range.name];
   const sameDay = day(range.from) === day(range.to);
-  return `${day(range.from)}, ${clock(range.from)} to ${sameDay ? "" : `${day(range.to)}, `}${clock(range.to)}`;
+  return `${day(range.from)}, ${clock(range.from)} to ${sameDay ? "" : `${day(range.to)}, `}${clock(range.to)} ${zone(range.to)}`;
 }
 
 // What + - and the arrow keys do: `by` moves by a fraction of the width, `zoom` multiplies it. Outside the known is all.
@@ -41,4 +42,45 @@ export function moved([from, to], [first, final], { by = 0, zoom = 1 }) {
   if (middle - width <= first && middle + width >= final) return ALL;
   const kept = Math.max(first - width, Math.min(final + width, middle)); // some of the known stays in sight
   return between(kept - width, kept + width);
+}
+
+export class RangeBar {
+  constructor(choose) {
+    const button = (text, range, label) => make("button", { type: "button", "aria-pressed": "false", "aria-label": `${text}: ${label}`, onclick: () => choose(range) }, text);
+    this.buttons = new Map(Object.keys(LASTS).map((name) => [name, button(name, last(name), describeRange(last(name)))]));
+    this.buttons.set("all", button("all", ALL, describeRange(ALL)));
+    this.text = make("p", { class: "range-text", role: "status" });
+    this.clear = make("button", { type: "button", class: "quiet", hidden: true, onclick: () => choose(ALL) }, "Show all");
+    this.from = make("input", { type: "datetime-local", step: "1", id: "from" });
+    this.to = make("input", { type: "datetime-local", step: "1", id: "to" });
+    const form = make("form", { class: "moments", onsubmit: (event) => {
+      event.preventDefault();
+      const [from, to] = [this.from, this.to].map((input) => Date.parse(input.value) / 1000);
+      if (from < to) choose(between(from, to));
+      else this.to.setCustomValidity("The end must be after the beginning."), this.to.reportValidity();
+    } }, make("label", { for: "from" }, "From ", this.from), make("label", { for: "to" }, "to ", this.to), make("button", { type: "submit" }, "Show"));
+    this.to.addEventListener("input", () => this.to.setCustomValidity(""));
+    this.from.addEventListener("input", () => this.to.setCustomValidity(""));
+    this.element = make("div", { class: "range", role: "group", "aria-label": "Time shown" },
+      make("div", { class: "buttons" }, [...this.buttons.values()]), this.text, this.clear,
+      make("details", { class: "between" }, make("summary", {}, "Between two times"), form));
+  }
+
+  show(range, known) {
+    for (const [name, button] of this.buttons) {
+      button.setAttribute("aria-pressed", String(name === (range.kind === "last" ? range.name : range.kind)));
+    }
+    setText(this.text, describeRange(range));
+    this.clear.hidden = range.kind !== "between";
+    if (this.element.contains(document.activeElement) && document.activeElement.matches("input")) return; // being typed in
+    const [from, to] = ends(range);
+    this.from.value = local(from ?? known?.[0]);
+    this.to.value = local(to ?? known?.[1]);
+  }
+}
+
+function local(seconds) {
+  if (!seconds) return "";
+  const date = new Date(Math.floor(seconds) * 1000);
+  return new Date(date - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
 }

@@ -3,7 +3,7 @@ import { make, redraw, setText } from "./elements.js";
 import { ago, count, moment, oneIn, percent, times } from "./numbers.js";
 import { shiftGauge } from "./shift_gauge.js";
 import { positiveOf } from "./prevalence.js";
-import { trustBadge } from "./trust_badge.js";
+import { badge, statusOf } from "./status.js";
 
 // On a phone the rows are cards, which takes a table's meaning away: the roles give it back.
 const cell = (label, kind = "") => make("td", { role: "cell", "data-label": label, class: kind });
@@ -11,37 +11,43 @@ const cell = (label, kind = "") => make("td", { role: "cell", "data-label": labe
 export const addressOf = (name) => `#/streams/${encodeURIComponent(name)}`;
 
 export class StreamRow {
-  constructor(summary) {
+  // choose(name, chosen) is told of a stream to be compared
+  constructor(summary, chosen, choose) {
     this.link = make("a", { href: addressOf(summary.name), tabindex: "-1" }, make("bdi", {}, summary.name));
-    const head = make("th", { role: "rowheader", scope: "row", class: "name" }, this.link);
+    this.chosen = make("input", { type: "checkbox", tabindex: "-1", "aria-label": `Compare ${summary.name}`, onchange: () => choose(summary.name, this.chosen.checked) });
+    this.chosen.checked = chosen;
+    const head = make("th", { role: "rowheader", scope: "row", class: "name" }, this.chosen, this.link);
     this.prior = cell("Prevalence now", "number");
     this.training = cell("In training", "number");
     this.shift = cell("Shift", "shift");
-    this.trust = cell("Trust", "trust");
+    this.status = cell("Status", "status");
     this.alerts = cell("Alerts", "number");
     this.rows = cell("Rows", "number");
     this.labels = cell("Labels", "number");
-    this.updated = cell("Updated", "number updated");
-    this.element = make("tr", { role: "row" }, head, this.trust, this.prior, this.training, this.shift, this.alerts, this.rows, this.labels, this.updated);
+    this.lastRow = cell("Last row", "number last-row");
+    this.element = make("tr", { role: "row" }, head, this.status, this.prior, this.training, this.shift, this.alerts, this.rows, this.labels, this.lastRow);
     // the whole row is a target for the mouse; the link is the one for keyboard and screen reader
-    this.element.addEventListener("click", (event) => event.target.closest("a") ?? this.link.click());
+    this.element.addEventListener("click", (event) => event.target.closest("a, input") ?? this.link.click());
     this.show(summary);
+  }
+
+  get rank() {
+    return statusOf(this.summary).rank;
   }
 
   show(summary) {
     this.summary = summary;
     const positive = positiveOf(summary);
     const rate = summary.rows ? summary.alerts / summary.rows : null;
-    redraw(this.prior, [positive.now, positive.name], () => [
+    redraw(this.prior, [positive.now, positive.name, summary.trusted], () => [
       make("span", { class: "value" }, percent(positive.now)),
-      make("span", { class: "also" }, oneIn(positive.now)),
+      make("span", { class: "also" }, summary.trusted ? oneIn(positive.now) : "not reliable"),
     ]);
     redraw(this.training, positive.training, (training) => make("span", { class: "value" }, percent(training)));
     redraw(this.shift, [positive.now, positive.training], () => [
       shiftGauge(positive.now, positive.training),
       make("span", { class: "also" }, positive.training ? times(positive.now / positive.training) : ""),
     ]);
-    redraw(this.trust, [summary.trusted, summary.rows > 0, summary.log_evidence], () => trustBadge(summary));
     redraw(this.alerts, [summary.alerts, rate], () => [
       make("span", { class: "value" }, count(summary.alerts)),
       make("span", { class: "also" }, rate === null ? "" : percent(rate)),
@@ -50,10 +56,12 @@ export class StreamRow {
     setText(this.labels, count(summary.labels));
     this.showAge();
     this.element.classList.toggle("alarmed", !summary.trusted);
+    for (const figure of [this.prior, this.shift]) figure.classList.toggle("untrusted", !summary.trusted);
   }
 
   showAge() {
-    setText(this.updated, ago(this.summary.updated));
-    this.updated.title = moment(this.summary.updated);
+    redraw(this.status, statusOf(this.summary), badge);
+    setText(this.lastRow, ago(this.summary.last_row));
+    this.lastRow.title = moment(this.summary.last_row);
   }
 }

@@ -1,5 +1,5 @@
-// Show one stream in detail, live, over the chosen time range.
-import { tellOfAlarms } from "./alarm_news.js";
+// Show one stream in detail, live, over the chosen time range: always one snapshot of it, never parts of two.
+import { AlarmPanel, FullReport } from "./alarm_panel.js";
 import { ask } from "./ask.js";
 import { chartPlans } from "./chart_plans.js";
 import { make, redraw, setText } from "./elements.js";
@@ -7,13 +7,13 @@ import { Figures } from "./figures.js";
 import { labelPanel } from "./label_panel.js";
 import { whatIs } from "./meanings.js";
 import { modelPanel } from "./model_panel.js";
-import { ago, isNumber, percent, percentRange, plural, secondsOf } from "./numbers.js";
-import { ALL, between, ends, fromQuery, moved, toQuery } from "./range.js";
-import { RangeBar } from "./range_bar.js";
+import { eventList, marksOf, noteForm } from "./notes.js";
+import { ago, clock, isNumber, percent, percentRange, plural, secondsOf, zone } from "./numbers.js";
+import { ALL, RangeBar, between, ends, fromQuery, moved, toQuery } from "./range.js";
 import { settingsPanel } from "./settings_panel.js";
-import { keyOf, positiveOf } from "./prevalence.js";
+import { badge, statusOf, tellOfAlarms } from "./status.js";
+import { estimate, keyOf, positiveOf } from "./prevalence.js";
 import { TimeChart } from "./time_chart.js";
-import { trustBadge } from "./trust_badge.js";
 import { valueTable } from "./value_table.js";
 
 const POINTS = 400;
@@ -46,15 +46,20 @@ export class StreamView {
   }
 
   async refresh() {
-    const [detail] = await Promise.all([ask(this.address), this.#showHistory()]);
-    if (!this.closed) this.#show(detail);
+    const asked = this.range;
+    const [start, end] = ends(asked);
+    const query = new URLSearchParams({ points: String(POINTS) });
+    if (start !== null) query.set("start", String(start));
+    if (end !== null && asked.kind === "between") query.set("end", String(end)); // "the last hour" ends now
+    const [stream, series] = await Promise.all([ask(this.address), ask(`${this.address}/history?${query}`)]);
+    if (this.closed || asked !== this.range || stream.seq < this.stream?.seq) return; // something newer is shown
+    this.series = { ...series, columns: asOf(stream, series.columns, asked.kind !== "between") };
+    this.#show(stream);
   }
 
   onEvent(type, data) {
     const summary = type === "streams" ? data.streams?.find(({ name }) => name === this.name) : data;
     if (!summary || summary.name !== this.name) return;
-    tellOfAlarms([summary]);
-    this.#show({ ...this.stream, ...summary });
     this.soon ??= setTimeout(() => {
       this.soon = null;
       if (summary.model !== this.version) this.#showModel(summary.model).catch(() => {});
@@ -63,9 +68,16 @@ export class StreamView {
   }
 
   #skeleton() {
+    const refresh = () => this.refresh();
+    const panel = (title, quantity, body) => make("section", { class: "panel" }, make("h2", {}, title, " ", whatIs(quantity)), body);
     this.badge = make("span", {});
+    this.alarm = new AlarmPanel(this.address, refresh);
+    this.events = make("div", {});
     this.facts = make("p", { class: "soft facts" });
     this.report = make("div", {}, make("p", { class: "soft" }, "Loading…"));
+    this.full = new FullReport();
+    this.changed = panel("What changed", "change", [this.report, this.full.element]);
+    this.changed.classList.add("report");
     this.figures = new Figures();
     this.bar = new RangeBar((range) => this.#choose(range));
     this.plots = make("div", { class: "charts" });
@@ -76,13 +88,13 @@ export class StreamView {
     this.model = make("div", { class: "columns" });
     this.settings = make("div", {});
     this.ageing = setInterval(() => this.#showFacts(), 5000);
-    const panel = (title, quantity, body) => make("section", { class: "panel" }, make("h2", {}, title, " ", whatIs(quantity)), body);
     return make("div", { class: "stream-view" },
       make("nav", { "aria-label": "Back" }, make("a", { href: "#/", class: "back" }, "← All streams")),
       make("div", { class: "heading" }, make("h1", { tabindex: "-1" }, make("bdi", {}, this.name)), this.badge), this.facts,
-      make("section", { class: "panel report" }, make("h2", {}, "What changed ", whatIs("change")), this.report),
+      this.alarm.element, this.changed,
       make("section", { "aria-label": "Current figures" }, this.figures.element), this.classes,
       make("section", { "aria-label": "Over time" }, this.bar.element, this.plots, this.table),
+      make("section", { class: "panel" }, make("h2", {}, "Notes and events"), this.events, noteForm(this.address, { acknowledge: false, done: refresh })),
       panel("Labels and performance", "performance", this.labels),
       make("section", { class: "panel" }, make("h2", {}, "Is the model calibrated?"), this.model),
       panel("Settings", "settings", this.settings));
@@ -91,40 +103,31 @@ export class StreamView {
   #show(stream) {
     this.stream = stream;
     tellOfAlarms([stream]);
-    redraw(this.badge, [stream.trusted, stream.rows > 0, stream.log_evidence], () => trustBadge(stream));
     this.#showFacts();
+    this.alarm.show(stream);
     this.figures.show(stream);
-    if (stream.change) redraw(this.report, stream.change, changeReport);
-    if (stream.classes) {
-      redraw(this.labels, [stream.label_counts, stream.performance, stream.labels], () => labelPanel(stream));
-      redraw(this.settings, { settings: stream.settings, changes: stream.changes, classes: stream.classes }, settingsPanel);
-      this.classes.hidden = stream.classes.length <= 2;
-      if (!this.classes.hidden) redraw(this.classes, [stream.prior, stream.interval], () => classTable(stream));
-    }
-    if (this.series) this.#showCharts();
+    this.changed.hidden = !stream.trusted; // the alarm tells of it
+    redraw(this.report, [stream.change.action, stream.change.sentences], () => changeReport(stream.change));
+    this.full.show(stream.change.sentences);
+    redraw(this.events, stream.events, eventList);
+    redraw(this.labels, [stream.label_counts, stream.performance, stream.labels, stream.trusted], () => labelPanel(stream));
+    redraw(this.settings, { settings: stream.settings, changes: stream.changes, classes: stream.classes }, settingsPanel);
+    this.classes.hidden = stream.classes.length <= 2;
+    if (!this.classes.hidden) redraw(this.classes, [stream.prior, stream.interval], () => classTable(stream));
+    this.#showCharts();
   }
 
   #showFacts() {
-    const { rows, labels, updated } = this.stream ?? {};
-    if (this.stream) setText(this.facts, `${plural(rows, "row")} · ${plural(labels, "label")} · ${rows ? "last changed" : "created"} ${ago(updated)}`);
+    if (!this.stream) return;
+    const { rows, labels, last_row: lastRow, updated } = this.stream;
+    redraw(this.badge, statusOf(this.stream), badge);
+    setText(this.facts, `As of ${clock(updated)} ${zone(updated)} · ${plural(rows, "row")}${rows ? `, the last ${ago(lastRow)}` : ""} · ${plural(labels, "label")}`);
   }
 
   async #showModel(version) {
     const card = await ask("/v1/model");
     this.version = version ?? card.version; // of the stream: loaded once per change
     redraw(this.model, card, modelPanel);
-  }
-
-  async #showHistory() {
-    const asked = this.range;
-    const [start, end] = ends(asked);
-    const query = new URLSearchParams({ points: String(POINTS) });
-    if (start !== null) query.set("start", String(start));
-    if (end !== null && asked.kind === "between") query.set("end", String(end)); // "the last hour" ends now
-    const series = await ask(`${this.address}/history?${query}`);
-    if (this.closed || asked !== this.range) return; // another range was chosen meanwhile
-    this.series = series;
-    if (this.stream) this.#showCharts();
   }
 
   #showCharts() {
@@ -140,7 +143,8 @@ export class StreamView {
     this.bar.show(this.range, this.known);
     if (this.drawn === this.series) return;
     this.drawn = this.series;
-    this.charts.forEach((chart) => chart.show({ ...columns, at }, this.#axis(at)));
+    const marks = marksOf(this.stream, columns);
+    this.charts.forEach((chart) => chart.show({ ...columns, at }, this.#axis(at), marks));
     this.#showTable();
   }
 
@@ -161,7 +165,7 @@ export class StreamView {
     this.range = range;
     history.replaceState(null, "", `${location.hash.split("?")[0]}${toQuery(range)}`);
     this.bar.show(range, this.known);
-    this.#showHistory().catch(() => {});
+    this.refresh().catch(() => {});
   }
 
   // from what was asked for, not from what is drawn: keys may come faster than answers
@@ -176,11 +180,24 @@ const ACTIONS = { nothing: ["good", "✓", "Nothing to do"], "get labels": ["car
 
 function changeReport(change) {
   const [state, sign, text] = ACTIONS[change.action] ?? ["none", "○", change.action ?? "Unknown"];
-  const sentences = change.sentences ?? [change.paragraph ?? ""];
+  const [first, ...rest] = change.sentences;
   return [
-    make("p", { class: "sentences" }, sentences.join(" ")),
-    make("p", {}, make("span", { class: "soft" }, "To do: "), make("span", { class: `badge ${state}` }, make("span", { "aria-hidden": "true" }, sign), ` ${text}`)),
+    make("p", { class: "sentences" }, first),
+    make("p", {}, make("span", { class: "soft" }, "To do: "), badge({ state, sign, text }), rest.length ? ` ${rest.at(-1)}` : null),
   ];
+}
+
+// The history up to a snapshot, which is its last point: so a chart ends at the figure that stands beside it.
+function asOf(stream, { at = [], ...others }, withNow) {
+  const kept = [...at.keys()].filter((i) => others.row[i] < stream.rows || (!withNow && others.row[i] === stream.rows));
+  const columns = Object.fromEntries(Object.entries({ at, ...others }).map(([name, column]) => [name, kept.map((i) => column[i])]));
+  if (!withNow || !stream.last_row) return columns;
+  const positive = positiveOf(stream);
+  const [low, high] = stream.interval?.[keyOf(stream.interval, positive.name)] ?? [null, null];
+  const [precision, recall] = ["precision", "recall"].map((name) => estimate(stream.performance?.now?.[name]).value);
+  const now = { at: Math.max(secondsOf(stream.last_row), columns.at.at(-1) ?? 0), row: stream.rows, prior: positive.now, low, high, threshold: stream.threshold?.probability, precision, recall, log_evidence: stream.log_evidence };
+  for (const [name, column] of Object.entries(columns)) column.push(now[name] ?? null);
+  return columns;
 }
 
 function classTable(stream) {

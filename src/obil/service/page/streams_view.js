@@ -1,18 +1,19 @@
-// Show all streams at a glance: searched, filtered and a page at a time, for 100,000 of them.
-import { tellOfAlarms } from "./alarm_news.js";
+// Show all streams at a glance, those that need somebody first: searched, filtered and a page at a time.
 import { ask } from "./ask.js";
 import { make, redraw, setText } from "./elements.js";
 import { emptyState } from "./empty_state.js";
 import { MEANINGS, whatIs } from "./meanings.js";
 import { count, plural } from "./numbers.js";
+import { URGENT, tellOfAlarms } from "./status.js";
 import { StreamRow } from "./stream_row.js";
 
 const PAGE = 50;
+export const MOST_COMPARED = 4;
 const COLUMNS = [
-  ["Trust", "trust"], ["Prevalence now", "prior"], ["In training", "training"], ["Shift", "shift"], ["Alerts", "alerts"],
-  ["Rows", "rows"], ["Labels", "labels"], ["Updated", "updated"],
+  ["Status", "status"], ["Prevalence now", "prior"], ["In training", "training"], ["Shift", "shift"], ["Alerts", "alerts"],
+  ["Rows", "rows"], ["Labels", "labels"], ["Last row", "last_row"],
 ];
-let remembered = { search: "", alarmed: false, afters: [null], focus: null }; // to come back to where one was
+let remembered = { search: "", alarmed: false, afters: [null], focus: null, compared: [] }; // to come back to where one was
 
 export class StreamsView {
   title = "All streams";
@@ -42,8 +43,9 @@ export class StreamsView {
 
   async refresh() {
     const query = this.#query();
-    const [page, alarms] = await Promise.all([ask(`/v1/streams?${query}`), ask("/v1/streams?alarmed=true&limit=1")]);
-    if (query === this.#query() && !this.closed) this.#show(page, alarms.total); // else another page is wanted by now
+    // alarms of all pages come first; they are few
+    const [page, alarms] = await Promise.all([ask(`/v1/streams?${query}`), ask(`/v1/streams?alarmed=true&limit=${PAGE}`)]);
+    if (query === this.#query() && !this.closed) this.#show(page, alarms); // else another page is wanted by now
   }
 
   // events come of the streams on this page alone
@@ -68,6 +70,7 @@ export class StreamsView {
       if (row) row.show(summary);
       else news = true;
     }
+    this.#order();
     // a new stream or alarm changes what belongs on this page: look again, but not at every one of them
     if (news && !this.soon) {
       this.soon = setTimeout(() => {
@@ -82,12 +85,16 @@ export class StreamsView {
     this.alarmed = make("input", { type: "checkbox", id: "alarmed" });
     this.alarmed.checked = remembered.alarmed;
     this.count = make("p", { class: "count", role: "status" });
-    this.body = make("tbody", { role: "rowgroup" });
+    const group = (title) => {
+      const head = make("tr", { role: "row", class: "group" }, make("th", { role: "rowheader", scope: "rowgroup", colspan: String(COLUMNS.length + 1) }, title));
+      return { head, body: make("tbody", { role: "rowgroup" }) };
+    };
+    this.groups = [group("Need somebody"), group("All others")];
     this.table = make("table", { role: "table", class: "streams", "aria-label": "Streams", hidden: true },
       make("thead", { role: "rowgroup" }, make("tr", { role: "row" },
         make("th", { role: "columnheader", scope: "col" }, "Stream"),
         COLUMNS.map(([label, quantity]) => make("th", { role: "columnheader", scope: "col", class: quantity }, `${label} `, whatIs(quantity))))),
-      this.body);
+      this.groups.map(({ body }) => body));
     this.before = make("button", { type: "button", onclick: () => this.#turn(-1) }, "← Previous");
     this.after = make("button", { type: "button", onclick: () => this.#turn(1) }, "Next →");
     this.where = make("span", {});
@@ -100,31 +107,37 @@ export class StreamsView {
       this.searching = setTimeout(() => this.#filter(), 200);
     });
     this.alarmed.addEventListener("change", () => this.#filter());
-    this.ageing = setInterval(() => this.rows.forEach((row) => row.showAge()), 5000);
+    this.ageing = setInterval(() => {
+      this.rows.forEach((row) => row.showAge());
+      this.#order();
+    }, 5000);
     this.counting = setInterval(() => this.refresh().catch(() => {}), 15_000); // alarms on other pages, streams erased
+    this.compare = make("a", { class: "compare" });
+    this.#showCompared();
     this.tools = make("form", { role: "search", class: "tools", onsubmit: (event) => event.preventDefault() },
       make("label", { for: "search" }, make("span", {}, "Search"), this.search),
-      make("label", { for: "alarmed", class: "check" }, this.alarmed, make("span", {}, "Only alarms")));
+      make("label", { for: "alarmed", class: "check" }, this.alarmed, make("span", {}, "Only alarms")), this.compare);
     return make("div", { class: "streams-view" },
       make("div", { class: "heading" }, make("h1", { tabindex: "-1" }, "Streams"), this.count), this.tools, this.table, this.empty, this.pages, this.glossary);
   }
 
   #show(page, alarms) {
-    const focused = document.activeElement?.closest?.("tbody tr");
-    const focusedName = [...this.rows.values()].find((row) => row.element === focused)?.summary.name;
-    tellOfAlarms(page.streams);
+    const first = remembered.afters.length === 1 && !remembered.search && !remembered.alarmed;
+    const newest = new Map();
+    for (const summary of [...(first ? alarms.streams : []), ...page.streams]) {
+      if (!(newest.get(summary.name)?.seq > summary.seq)) newest.set(summary.name, summary);
+    }
+    tellOfAlarms([...newest.values()]);
     this.total = page.total;
     this.next = page.next;
     const kept = new Map();
-    for (const summary of page.streams) {
-      const row = this.rows.get(summary.name) ?? new StreamRow(summary);
+    for (const summary of newest.values()) {
+      const row = this.rows.get(summary.name) ?? new StreamRow(summary, remembered.compared.includes(summary.name), (...chosen) => this.#choose(...chosen));
       row.show(summary);
       kept.set(summary.name, row);
     }
-    const same = kept.size === this.rows.size && [...kept.keys()].every((name, k) => name === [...this.rows.keys()][k]);
     this.rows = kept;
-    if (!same) this.body.replaceChildren(...[...kept.values()].map((row) => row.element));
-    if (focusedName && kept.has(focusedName)) kept.get(focusedName).link.focus();
+    this.#order();
     this.#letTabReachOne();
 
     const nothing = page.streams.length === 0;
@@ -134,15 +147,15 @@ export class StreamsView {
     this.tools.hidden = nothing && !filtered;
     this.empty.hidden = !nothing;
     if (nothing) this.#sayWhy(filtered);
-    const first = PAGE * (remembered.afters.length - 1) + 1;
-    setText(this.where, nothing ? "" : `${count(first)} to ${count(first + page.streams.length - 1)} of ${count(page.total)}`);
+    const from = PAGE * (remembered.afters.length - 1) + 1;
+    setText(this.where, nothing ? "" : `${count(from)} to ${count(from + page.streams.length - 1)} of ${count(page.total)}`);
     this.before.disabled = remembered.afters.length === 1;
     this.after.disabled = !page.next;
     this.pages.hidden = this.before.disabled && this.after.disabled;
     const found = filtered ? `${plural(page.total, "stream")} found` : plural(page.total, "stream");
-    redraw(this.count, nothing && !filtered ? null : [found, alarms], (facts) =>
-      facts && [`${found} · `, make("span", { class: alarms ? "alarms" : "" }, alarms ? `▲ ${plural(alarms, "alarm")}` : "no alarms")]);
-    document.title = alarms ? `(${alarms}) obil` : "obil";
+    redraw(this.count, nothing && !filtered ? null : [found, alarms.total], (facts) =>
+      facts && [`${found} · `, make("span", { class: alarms.total ? "alarms" : "" }, alarms.total ? `▲ ${plural(alarms.total, "alarm")}` : "no alarms")]);
+    document.title = alarms.total ? `(${alarms.total}) obil` : "obil";
   }
 
   async #sayWhy(filtered) {
@@ -152,6 +165,35 @@ export class StreamsView {
     } else {
       this.empty.replaceChildren(...(await emptyState()));
     }
+  }
+
+  // Those that need somebody first, by urgency and then by name; a row is moved only when its place has changed.
+  #order() {
+    const compare = (a, b) => a.rank - b.rank || (a.summary.name < b.summary.name ? -1 : 1);
+    const rows = [...this.rows.values()].sort(compare);
+    this.rows = new Map(rows.map((row) => [row.summary.name, row]));
+    const parts = [rows.filter(({ rank }) => rank <= URGENT), rows.filter(({ rank }) => rank > URGENT)];
+    const focused = document.activeElement;
+    this.groups.forEach(({ head, body }, k) => {
+      const wanted = parts[k].length && parts[0].length ? [head] : []; // where nobody is needed there is one group
+      wanted.push(...parts[k].map((row) => row.element));
+      if (wanted.length !== body.children.length || wanted.some((one, i) => one !== body.children[i])) body.replaceChildren(...wanted);
+    });
+    if (focused !== document.activeElement && this.element.contains(focused)) focused.focus();
+  }
+
+  #choose(name, chosen) {
+    const others = remembered.compared.filter((one) => one !== name);
+    remembered = { ...remembered, compared: chosen ? [...others, name].slice(-MOST_COMPARED) : others };
+    for (const row of this.rows.values()) row.chosen.checked = remembered.compared.includes(row.summary.name);
+    this.#showCompared();
+  }
+
+  #showCompared() {
+    const { compared } = remembered;
+    this.compare.hidden = compared.length < 2;
+    this.compare.href = `#/compare?streams=${compared.map(encodeURIComponent).join(",")}`;
+    setText(this.compare, `Compare ${compared.length} streams`);
   }
 
   #filter() {
@@ -173,22 +215,26 @@ export class StreamsView {
 
   // One stop for Tab, arrows within: nobody wants to press Tab 50 times.
   #letTabReachOne(chosen = null) {
-    const links = [...this.rows.values()].map((row) => row.link);
-    const current = chosen ?? links.find((link) => link === document.activeElement) ?? links[0];
-    links.forEach((link) => link.setAttribute("tabindex", link === current ? "0" : "-1"));
+    const rows = [...this.rows.values()];
+    const current = chosen ?? rows.find(({ link }) => link === document.activeElement)?.link ?? rows[0]?.link;
+    for (const { link, chosen: box } of rows) [link, box].forEach((one) => one.setAttribute("tabindex", link === current ? "0" : "-1"));
   }
 
   #listenToKeys() {
-    this.body.addEventListener("keydown", (event) => {
+    this.table.addEventListener("keydown", (event) => {
       const links = [...this.rows.values()].map((row) => row.link);
       const here = links.indexOf(document.activeElement);
+      if (event.key === "c" && here >= 0 && !event.ctrlKey && !event.metaKey) {
+        [...this.rows.values()][here].chosen.click();
+        return;
+      }
       const to = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: links.length - 1, PageDown: here + 10, PageUp: here - 10 }[event.key];
       if (here < 0 || to === undefined) return;
       event.preventDefault();
       links[Math.max(0, Math.min(links.length - 1, to))].focus();
     });
-    this.body.addEventListener("focusin", (event) => {
-      if (event.target.matches("a")) {
+    this.table.addEventListener("focusin", (event) => {
+      if (event.target.matches("tbody a")) {
         this.#letTabReachOne(event.target);
         remembered.focus = [...this.rows.values()].find((row) => row.link === event.target)?.summary.name;
       }

@@ -1,7 +1,7 @@
-// Draw one chart over time: lines, a band and fixed marks, with its values as text and a range to drag.
-import { make, makeSvg, setText } from "./elements.js";
+// Draw one chart over time: lines, a band, fixed marks and events, with its values as text and a range to drag.
+import { make, makeSvg, redraw, setText } from "./elements.js";
 import { whatIs } from "./meanings.js";
-import { clock, day, isNumber } from "./numbers.js";
+import { clock, day, isNumber, moment } from "./numbers.js";
 
 const SPARE = [null, null, null, null, null, null];
 const TIMES = [
@@ -12,29 +12,35 @@ const TIMES = [
   [1, "{HH}:{mm}:{ss}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
   [0.001, "{ss}.{fff}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
 ];
+const EVENTS = { alarm: ["▲", "bad"], change: ["◆", "two"], action: ["■", "soft"], note: ["●", "soft"], start: ["▲", "bad"] }; // after an alarm the chart is grey; `start` is the alarm of one stream of many
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 export class TimeChart {
   // select([from, to]) is told of a dragged range, step({by, zoom}) of one asked for by keys
   constructor(plan, { select, step }) {
     this.plan = plan;
+    this.events = [];
+    this.eventKey = make("ul", { class: "key" });
     this.select = select;
     this.reading = make("p", { class: "reading" });
     this.box = make("div", { class: "plot", tabindex: "0", role: "img" });
     this.nothing = make("p", { class: "nothing", hidden: true }, "No rows in this stretch of time.");
     this.element = make("figure", { class: `chart panel${plan.wide ? " wide" : ""}`, id: `chart-${plan.id}` },
-      make("figcaption", {}, make("h3", {}, plan.title, " ", whatIs(plan.quantity)), this.reading), this.#key(), this.box, this.nothing);
+      make("figcaption", {}, make("h3", {}, plan.title, " ", whatIs(plan.quantity)), this.reading), this.#key(), this.eventKey, this.box, this.nothing);
     this.box.addEventListener("keydown", (event) => this.#onKey(event, step));
     this.resizing = new ResizeObserver(() => this.plot?.setSize(this.#size()));
     this.resizing.observe(this.box);
   }
 
-  // columns as the service gives them; between: the ends of the time axis
-  show(columns, between) {
+  // columns as the service gives them; between: the ends of the time axis; events: {at, kind, label}
+  show(columns, between, events = []) {
     this.columns = columns;
     this.between = between;
-    const factor = this.plan.divide ?? 1;
-    const drawn = this.#names().map((name) => (columns[name] ?? []).map((value) => (isNumber(value) ? value / factor : null)));
+    this.events = events.filter(({ at }) => at >= between[0] && at <= between[1]);
+    redraw(this.eventKey, [...new Map(this.events.map(({ kind, label }) => [label, [EVENTS[kind][0], label]])).values()], (shown) =>
+      shown.map(([sign, label]) => make("li", {}, make("span", { "aria-hidden": "true" }, sign), ` ${label}`)));
+    const { divide = 1, limits: [least, most] = [-Infinity, Infinity] } = this.plan;
+    const drawn = this.#names().map((name) => (columns[name] ?? []).map((value) => (isNumber(value) ? Math.min(most, Math.max(least, value / divide)) : null)));
     const data = [columns.at, ...drawn];
     this.nothing.hidden = columns.at.length > 0;
     if (this.plot) this.plot.setData(data);
@@ -47,7 +53,7 @@ export class TimeChart {
     if (!this.plot) return;
     this.plot.destroy();
     this.plot = null;
-    this.show(this.columns, this.between);
+    this.show(this.columns, this.between, this.events);
   }
 
   close() {
@@ -71,7 +77,7 @@ export class TimeChart {
     const lines = plan.lines.map((line) => ({ label: line.label, stroke: colour(line.colour), width: 2, dash: line.dash, points: { size: 5 } }));
     return new window.uPlot({
       ...this.#size(),
-      padding: [10, 26, 0, 0],
+      padding: [16, 26, 0, 0],
       legend: { show: false },
       series: [{}, ...(plan.band ? [edge, edge] : []), ...lines],
       bands: plan.band ? [{ series: [2, 1], fill: `${colour(plan.band.colour)}33` }] : [],
@@ -91,7 +97,8 @@ export class TimeChart {
       hooks: {
         setSelect: [(u) => this.#selected(u)],
         setCursor: [(u) => this.#read(u.cursor.idx)],
-        draw: [(u) => plan.marks.forEach((mark) => drawMark(u, mark))],
+        drawClear: [(u) => this.events.filter(({ kind }) => kind === "alarm").forEach(({ at }) => shadeAfter(u, at))],
+        draw: [(u) => plan.marks.forEach((mark) => drawMark(u, mark)), (u) => this.events.forEach((event) => drawEvent(u, event))],
         ready: [(u) => letFingersDrag(u)],
       },
     }, data, this.box);
@@ -119,9 +126,8 @@ export class TimeChart {
 
   #read(i) {
     const pointed = i !== null && i !== undefined && i < this.columns.at.length;
-    const row = pointed ? i : this.#last();
-    const when = row === null ? "" : pointed ? `${day(this.columns.at[row])}, ${clock(this.columns.at[row])}: ` : "";
-    setText(this.reading, row === null ? "–" : when + this.plan.read(this.#row(row)));
+    // the current values stand above: a chart says what was at the time that is pointed at
+    setText(this.reading, pointed ? `${moment(this.columns.at[i])}: ${this.plan.read(this.#row(i))}` : "");
   }
 
   #inWords() {
@@ -129,7 +135,7 @@ export class TimeChart {
     if (row === null) return `Chart of ${this.plan.title}: nothing in this stretch of time.`;
     const values = (this.columns[this.plan.lines[0].column] ?? []).map((value, i) => [value, i]).filter(([value]) => isNumber(value));
     const [lowest, highest] = [values.reduce((a, b) => (b[0] < a[0] ? b : a)), values.reduce((a, b) => (b[0] > a[0] ? b : a))];
-    const marks = this.plan.marks.map((mark) => ` ${mark.label}.`).join("");
+    const marks = [...this.plan.marks.map(({ label }) => ` ${label}.`), ...this.events.map(({ at, label }) => ` ${label}: ${moment(at)}.`)].join("");
     const tell = ([, i]) => `${this.plan.read(this.#row(i))} at ${clock(this.columns.at[i])} on ${day(this.columns.at[i])}`;
     return `Chart of ${this.plan.title}. Last: ${this.plan.read(this.#row(row))}. Lowest: ${tell(lowest)}. Highest: ${tell(highest)}.${marks}`;
   }
@@ -170,6 +176,34 @@ function drawMark(u, mark) {
   ctx.lineTo(u.bbox.left + u.bbox.width, y);
   ctx.stroke();
   ctx.restore();
+}
+
+function drawEvent(u, { at, kind }) {
+  const [sign, name] = EVENTS[kind];
+  const x = u.valToPos(at, "x", true);
+  const { ctx } = u;
+  const ratio = window.devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour(name);
+  ctx.lineWidth = (kind === "alarm" ? 2 : 1.2) * ratio;
+  ctx.setLineDash(kind === "alarm" ? [] : [2 * ratio, 3 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(x, u.bbox.top);
+  ctx.lineTo(x, u.bbox.top + u.bbox.height);
+  ctx.stroke();
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  ctx.textAlign = "center";
+  ctx.fillText(sign, x, u.bbox.top - 1 * ratio);
+  ctx.restore();
+}
+
+// Grey what came after the alarm: it is not reliable.
+function shadeAfter(u, at) {
+  const x = Math.max(u.bbox.left, u.valToPos(at, "x", true));
+  u.ctx.save();
+  u.ctx.fillStyle = colour("shade");
+  u.ctx.fillRect(x, u.bbox.top, u.bbox.left + u.bbox.width - x, u.bbox.height);
+  u.ctx.restore();
 }
 
 // uPlot listens to the mouse alone. A finger that moves sideways selects; up and down still scrolls the page.
