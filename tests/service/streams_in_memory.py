@@ -47,6 +47,7 @@ class StreamsInMemory:
     def __init__(self, model: RatioModel) -> None:
         self._model = model
         self._streams: dict[str, _Stream] = {}
+        self.n_live = self.n_waiting = 0
         self.lost = False  # whether to act as a store that is gone
 
     @property
@@ -68,6 +69,9 @@ class StreamsInMemory:
             gate={},
             reliability=[],
         )
+
+    def on_commit(self, observe: Any) -> None:
+        """Call nothing: there are no transactions."""
 
     def state(self) -> dict[str, Any]:
         """Return everything that a refused request must leave as it is."""

@@ -58,7 +58,7 @@ def run_service(
         header_seconds=settings.header_seconds,
         response_seconds=settings.response_seconds,
     )
-    app.state.obil.metrics.n_connections = connections.__len__
+    app.state.obil.metrics.gauge("obil_connections", "Open connections.", connections.__len__)
     config = uvicorn.Config(
         app,
         http=partial(LimitedProtocol, connections),  # type: ignore[arg-type]  # called like the class

@@ -22,6 +22,7 @@ from obil.service.http.openapi import described, request_schemas
 from obil.service.http.request_bodies import sender_of
 from obil.service.http.responses import install_error_responses, json_response
 from obil.service.http.stream_routes import stream_routes
+from obil.service.http.streams_now import StreamsReader
 from obil.service.records import ModelCard
 from obil.service.refusals import NotStoredError, RefusedError
 from obil.service.service_settings import ServiceSettings
@@ -55,6 +56,18 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
         raise InvalidInputError(f"a service bound to {settings.host!r} needs API keys, got keys=None")
     metrics = ServiceMetrics(max_streams=settings.metric_streams)
     app_state = AppState(streams, settings, metrics)
+    bodies = Bodies(
+        max_bytes=settings.max_body_bytes,
+        memory_bytes=settings.body_memory_bytes,
+        seconds=settings.body_seconds,
+        most=settings.max_requests,
+    )
+    in_progress = InProgress(most=settings.max_requests, most_per_key=settings.max_requests_per_key)
+    metrics.gauge("obil_requests_in_progress", "Requests that are being answered.", lambda: in_progress.total)
+    metrics.gauge("obil_body_bytes", "Bytes of the large bodies in progress.", lambda: bodies.held_bytes)
+    metrics.gauge("obil_queue_requests", "Requests that wait to be decided and stored.", lambda: streams.n_waiting)
+    metrics.gauge("obil_streams_in_memory", "Streams in memory.", lambda: streams.n_live)
+    streams.on_commit(metrics.committed)
     app = FastAPI(
         title="obil",
         version=__version__,
@@ -74,13 +87,8 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
         hosts=HostCheck(settings.host_names),
         authentication=Authentication(keys, required=settings.needs_keys, cache_seconds=settings.key_cache_seconds),
         metrics=metrics,
-        bodies=Bodies(
-            max_bytes=settings.max_body_bytes,
-            memory_bytes=settings.body_memory_bytes,
-            seconds=settings.body_seconds,
-            most=settings.max_requests,
-        ),
-        in_progress=InProgress(most=settings.max_requests, most_per_key=settings.max_requests_per_key),
+        bodies=bodies,
+        in_progress=in_progress,
         fast_path=FastPath(routers, BUSIEST),
     )
     return app
@@ -113,6 +121,7 @@ def _card(*refused: int) -> dict[int | str, dict[str, Any]]:
 def service_routes(app_state: AppState) -> APIRouter:
     """Return the routes about the service itself."""
     router = APIRouter(default_response_class=Response)
+    reader = StreamsReader(app_state.streams, app_state.metrics)
 
     @router.get("/v1/model", summary="Show the model", tags=["model"], responses=_card())
     async def card() -> Response:
@@ -135,10 +144,10 @@ def service_routes(app_state: AppState) -> APIRouter:
     @router.get("/metrics", summary="Metrics for Prometheus", tags=["health"], responses=_METRICS)
     async def metrics() -> Response:
         try:
-            summaries = await app_state.streams.changed_since(dict.fromkeys(app_state.metrics.named, -1))
+            now = await reader.read()
         except RefusedError:  # the counters matter most when the store is unavailable
-            summaries = []
-        return Response(app_state.metrics.text(summaries), media_type=CONTENT_TYPE_LATEST)
+            now = None
+        return Response(app_state.metrics.text(now), media_type=CONTENT_TYPE_LATEST)
 
     return router
 

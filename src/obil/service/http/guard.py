@@ -147,7 +147,8 @@ class Guard:
 
     def _record(self, scope: Scope, status: int, seconds: float, caller: str, request_id: str) -> None:
         route = getattr(scope.get("route"), "path", "none")  # never the path itself: it may hold ids
-        self._metrics.answered(scope["method"], route, status, seconds)
+        code = scope.get(ERROR_CODE)
+        self._metrics.answered(scope["method"], route, status, seconds, code)
         if _log.isEnabledFor(logging.INFO):
             # a record made by hand: the logger would search the stack for the line that calls it, each time
             record = logging.LogRecord(_log.name, logging.INFO, __file__, 0, "request", None, None)
@@ -159,7 +160,6 @@ class Guard:
                 "ms": round(seconds * 1e3, 3),
                 "key": caller,
             }
-            code = scope.get(ERROR_CODE)
             if code is not None:
                 fields["code"] = code
             if code in _CHEAP_CODES:

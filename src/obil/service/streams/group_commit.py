@@ -55,6 +55,7 @@ class GroupCommit:
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._last_size = 1  # requests of the last transaction
         self._closed, self._submitting = False, threading.Lock()
+        self.observe_seconds: Callable[[float], None] = lambda _seconds: None  # is told how long a transaction took
         self._thread = threading.Thread(target=self._run, name="obil-writer", daemon=True)
         self._thread.start()
 
@@ -62,6 +63,11 @@ class GroupCommit:
     def n_streams(self) -> int:
         """How many streams are in memory."""
         return len(self._streams)
+
+    @property
+    def n_waiting(self) -> int:
+        """How many requests wait in the queue."""
+        return self._queue.qsize()
 
     def submit(self, stream: str, action: Action[Result], *, creates: NewStream | None = None) -> "Future[Result]":
         """Queue an action on a stream; the future is done once it is on disk."""
@@ -99,7 +105,9 @@ class GroupCommit:
             batch, stopping = self._next_batch()
             if batch:
                 self._last_size = len(batch)
+                started = time.perf_counter()
                 self._commit(batch)
+                self.observe_seconds(time.perf_counter() - started)
             self._evict(everything=stopping)
 
     def _next_batch(self) -> tuple[list[Request], bool]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -73,6 +73,15 @@ class StreamHub:
     def n_live(self) -> int:
         """How many streams are in memory."""
         return self._writer.n_streams
+
+    @property
+    def n_waiting(self) -> int:
+        """How many requests wait to be decided and stored."""
+        return self._writer.n_waiting
+
+    def on_commit(self, observe: Callable[[float], None]) -> None:
+        """Have a function called with the seconds that each transaction took."""
+        self._writer.observe_seconds = observe
 
     def close(self) -> None:
         """Finish the queue, write snapshots, and close the store."""
