@@ -26,15 +26,18 @@ class Deployed(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def deployed(name: str, most_rows: int, *, shuffled: bool = False, seed: int = 0) -> Deployed:
-    """Fit on the first part of a set and score the rest; with `shuffled`, after all rows were put in random order."""
+def deployed(name: str, most_rows: int, *, shuffled: bool = False, seed: int = 0, without: str = "") -> Deployed:
+    """Fit on the first part of a set and score the rest, all but the column `without`.
+
+    With `shuffled`, all rows are put in random order first.
+    """
     data = stream_data(name)
-    dates = [column for column in DATES if column in data.features]
+    left_out = [column for column in (*DATES, without) if column in data.features]
     n_rows = min(len(data.labels), most_rows)
     n_train = int(n_rows * (data.train_size or 0.5))
     order = np.random.default_rng(seed).permutation(len(data.labels))[:n_rows] if shuffled else np.arange(n_rows)
-    features, labels = data.features.iloc[order].drop(columns=dates), data.labels[order].astype(np.int64)
-    text = list(data.categorical)
+    features, labels = data.features.iloc[order].drop(columns=left_out), data.labels[order].astype(np.int64)
+    text = [column for column in data.categorical if column != without]
     encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
     encoder.fit(features[text].iloc[:n_train].astype(str))
     codes = encoder.transform(features[text].astype(str))
