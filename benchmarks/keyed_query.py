@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
+from benchmarks.core_seconds import core_seconds
 from obil.datasets.gaussian_stream import GaussianClasses
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.serving.ratio_model import RatioModel
@@ -16,8 +17,15 @@ from obil.spark import stream
 SCHEMA = "site string, at long, id string, score double, truth long"
 
 
+class Taken(NamedTuple):
+    """What a micro-batch took."""
+
+    seconds: float  # from its planning to its commit
+    core_seconds: float  # of processor time, of this process, Spark and its workers
+
+
 class KeyedQuery:
-    """Decides what it is given, and says how long Spark took for it."""
+    """Decides what it is given, and says what Spark took for it."""
 
     def __init__(self, spark: SparkSession, place: Path, **settings: Any) -> None:
         self.checkpoint, self._inbox, self._n_batches = place / "checkpoint", place / "in", 0
@@ -27,20 +35,22 @@ class KeyedQuery:
         writer = decided.writeStream.format("noop").option("checkpointLocation", str(self.checkpoint))
         self._query = writer.trigger(processingTime="1 second").start()
 
-    def seconds(self, lines: pd.DataFrame) -> float:
-        """Return how long a micro-batch of these lines takes, from its planning to its commit."""
+    def take(self, lines: pd.DataFrame) -> Taken:
+        """Decide these lines in a micro-batch."""
         name = f"part-{self._n_batches:04d}.json"
         hidden = self._inbox / f".{name}"
         lines.to_json(hidden, orient="records", lines=True, double_precision=15)
         dated = 1_700_000_000 + self._n_batches  # the source takes files by age
         os.utime(hidden, (dated, dated))
+        used = core_seconds()
         hidden.rename(self._inbox / name)  # whole, or not there
         self._query.processAllAvailable()
+        used = core_seconds() - used
         progress = self._progress()
         if progress["batchId"] != self._n_batches:
             raise RuntimeError(f"batch {self._n_batches} was to be taken, and Spark reports {progress['batchId']}")
         self._n_batches += 1
-        return float(progress["durationMs"]["triggerExecution"]) / 1e3
+        return Taken(float(progress["durationMs"]["triggerExecution"]) / 1e3, used)
 
     @property
     def memory_bytes(self) -> int:

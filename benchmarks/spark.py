@@ -46,6 +46,7 @@ def measure(settings: dict[str, Any]) -> dict[str, float]:
         with _session(place, **ADVISED) as spark:
             figures = _scoring(spark, *scoring)
             figures |= _state_of_a_key(spark, settings, place / "state")
+            figures |= _processor_time(spark, settings, place / "active")
             figures |= _micro_batches(spark, settings, place / "batches")
         with _session(place) as spark:
             plain = _scoring(spark, *scoring)
@@ -148,7 +149,7 @@ def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) 
     ordered = pd.concat(lines).sort_values("at", kind="stable")
     query = KeyedQuery(spark, place, label="truth")
     for part in np.array_split(np.arange(len(ordered)), batches):
-        query.seconds(ordered.iloc[part])
+        query.take(ordered.iloc[part])
     query.stop()
 
     state = spark.read.format("statestore").option("stateVarName", STREAMS).load(str(query.checkpoint))
@@ -158,6 +159,34 @@ def _state_of_a_key(spark: SparkSession, settings: dict[str, Any], place: Path) 
     return {
         "state_bytes_a_key": float(max(whole - pending for whole, pending in sizes)),
         "pending_bytes_a_key": float(max(pending for _, pending in sizes)),
+    }
+
+
+def _processor_time(spark: SparkSession, settings: dict[str, Any], place: Path) -> dict[str, float]:
+    """Count the processor time of micro-batches with all keys, few, and one: the last is what Spark itself takes.
+
+    Java compiles what has run for a while, so the first batches are not counted.
+    """
+    n_keys, n_active = settings["known_keys"], settings["active_keys"]
+    query, batches = KeyedQuery(spark, place), _rows_of_keys(n_keys, settings["rows_a_key"])
+    for _ in range(settings["warm_up"]):
+        query.take(next(batches))
+    every = [query.take(next(batches)).core_seconds for _ in range(settings["batches"])]
+    few: dict[int, list[float]] = {n_active: [], 1: []}
+    for turn in range(settings["warm_up"] + settings["few_batches"]):
+        for n, used in few.items():
+            lines = next(batches)
+            first = turn * n % n_keys
+            taken = query.take(lines[lines["site"].isin([f"s{(first + i) % n_keys}" for i in range(n)])])
+            if turn >= settings["warm_up"]:
+                used.append(taken.core_seconds)
+    query.stop()
+    one, some = float(np.median(few[1])), float(np.median(few[n_active]))
+    return {
+        "core_milliseconds_a_key": 1e3 * float(np.median(every)) / n_keys,
+        "core_milliseconds_an_active_key": 1e3 * (some - one) / (n_active - 1),
+        "core_milliseconds_an_active_key.with_the_batch": 1e3 * some / n_active,
+        "core_milliseconds_a_batch_of_one_key": 1e3 * one,
     }
 
 
@@ -172,7 +201,7 @@ def _micro_batches(spark: SparkSession, settings: dict[str, Any], place: Path) -
     batches = {n_keys: _rows_of_keys(n_keys, settings["rows_a_key"]) for n_keys in queries}
 
     def taken(n_keys: int) -> float:
-        return queries[n_keys].seconds(next(batches[n_keys]))
+        return queries[n_keys].take(next(batches[n_keys])).seconds
 
     first = {n_keys: taken(n_keys) for n_keys in queries}  # starts workers and makes every key anew
     seconds: dict[int, list[float]] = {n_keys: [] for n_keys in queries}
