@@ -127,7 +127,7 @@ def test_an_alarm_is_acknowledged_with_a_note_that_stays(page, base_url):
     page.get_by_role("button", name="Acknowledge the alarm").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".alarm .seen")).to_have_text(
-        re.compile(r"Acknowledged by on-call, .*UTC\+5:30: the till sends <b>cents</b>\.")
+        re.compile(r"Acknowledged by on-call, .*UTC\+5:30: the till sends <b>cents</b>$")
     )
     expect(page.get_by_role("button", name="Acknowledge the alarm")).to_be_hidden()
     expect(page.locator(".changes").first).to_contain_text("Alarm acknowledged: the till sends <b>cents</b>")
@@ -284,3 +284,21 @@ def test_streams_are_chosen_by_keyboard_and_compared(page, base_url):
     expect(page.locator("#connection")).to_have_text("Live")
     page.keyboard.press("Escape")
     expect(page.get_by_role("checkbox", name="Compare f-alarm")).to_be_checked()
+
+
+@pytest.mark.parametrize("width", [360, 768, 1200, 1345, 1400])
+def test_nothing_is_wider_than_the_screen_whatever_a_stream_is(page, base_url, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    for address in ("#/", "#/streams/c-seen", "#/compare?streams=c-seen,d-silent,e-building,f-alarm"):
+        page.goto(f"{base_url}/{address}")
+        expect(page.locator("#connection")).to_have_text("Live")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_stream_of_one_row_is_shown(page, base_url, made_up):
+    made_up.state.streams["h-first"] = stream = MadeUpStream("h-first")
+    stream.see(True, time.time())
+    stream.remember(time.time())
+    page.goto(f"{base_url}/#/streams/h-first")
+    expect(page.locator(".heading .badge")).to_contain_text("Too few rows")
+    expect(page.locator(".chart canvas")).to_have_count(5)

@@ -46,7 +46,7 @@ export class AlarmPanel {
     const seen = stream.events?.find(({ kind }) => kind === "acknowledged");
     const by = stream.acknowledged_by;
     this.form.hidden = Boolean(by);
-    setText(this.seen, by ? `Acknowledged by ${by}${seen ? `, ${moment(seen.at)}${seen.text ? `: ${seen.text}` : ""}` : ""}.` : "Nobody has acknowledged it yet.");
+    setText(this.seen, by ? `Acknowledged by ${by}${seen ? `, ${moment(seen.at)}${seen.text ? `: ${seen.text}` : "."}` : "."}` : "Nobody has acknowledged it yet.");
     const { evidence, change } = stream;
     redraw(this.facts, [evidence?.where, evidence?.alarm_row, odds(stream.log_evidence)], () => [
       make("h3", {}, "What changed"),

@@ -48,6 +48,7 @@ async function show({ again = false } = {}) {
   try {
     await current.start();
   } catch (error) {
+    if (!error.status) console.error(error); // it may be a fault of the page
     if (current === view) showRefusal(error);
     if (!error.status || error.status >= 500) setTimeout(() => current === view && show({ again: true }), 5000);
     return;

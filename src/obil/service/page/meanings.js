@@ -3,7 +3,6 @@ import { make, setText } from "./elements.js";
 
 export const MEANINGS = {
   prior: ["the prevalence now", "The fraction of rows that belong to the positive class, estimated from recent rows without their labels."],
-  training: ["the prevalence in training", "The fraction of the positive class in the data that the model was trained on."],
   shift: ["the shift", "How many times more or less common the positive class is now than it was in training; the middle means as in training."],
   interval: ["the credible interval", "The true prevalence lies between these two values with the probability given beside them, if only the prevalence has changed."],
   status: ["the status", "Alarm: a change of prevalence alone (label shift) no longer explains what arrives, so do not rely on the figures until labels confirm them. Look again: evidence for that is building up. Silent: no row for an hour. Too few rows: fewer than 1,000, too few to conclude anything from the absence of an alarm."],

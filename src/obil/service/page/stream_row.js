@@ -18,14 +18,13 @@ export class StreamRow {
     this.chosen.checked = chosen;
     const head = make("th", { role: "rowheader", scope: "row", class: "name" }, this.chosen, this.link);
     this.prior = cell("Prevalence now", "number");
-    this.training = cell("In training", "number");
     this.shift = cell("Shift", "shift");
     this.status = cell("Status", "status");
     this.alerts = cell("Alerts", "number");
     this.rows = cell("Rows", "number");
     this.labels = cell("Labels", "number");
     this.lastRow = cell("Last row", "number last-row");
-    this.element = make("tr", { role: "row" }, head, this.status, this.prior, this.training, this.shift, this.alerts, this.rows, this.labels, this.lastRow);
+    this.element = make("tr", { role: "row" }, head, this.status, this.prior, this.shift, this.alerts, this.rows, this.labels, this.lastRow);
     // the whole row is a target for the mouse; the link is the one for keyboard and screen reader
     this.element.addEventListener("click", (event) => event.target.closest("a, input") ?? this.link.click());
     this.show(summary);
@@ -43,7 +42,6 @@ export class StreamRow {
       make("span", { class: "value" }, percent(positive.now)),
       make("span", { class: "also" }, summary.trusted ? oneIn(positive.now) : "not reliable"),
     ]);
-    redraw(this.training, positive.training, (training) => make("span", { class: "value" }, percent(training)));
     redraw(this.shift, [positive.now, positive.training], () => [
       shiftGauge(positive.now, positive.training),
       make("span", { class: "also" }, positive.training ? times(positive.now / positive.training) : ""),

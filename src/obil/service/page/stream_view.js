@@ -76,6 +76,7 @@ export class StreamView {
     this.facts = make("p", { class: "soft facts" });
     this.report = make("div", {}, make("p", { class: "soft" }, "Loading…"));
     this.full = new FullReport();
+    this.full.element.hidden = true;
     this.changed = panel("What changed", "change", [this.report, this.full.element]);
     this.changed.classList.add("report");
     this.figures = new Figures();
@@ -190,12 +191,13 @@ function changeReport(change) {
 // The history up to a snapshot, which is its last point: so a chart ends at the figure that stands beside it.
 function asOf(stream, { at = [], ...others }, withNow) {
   const kept = [...at.keys()].filter((i) => others.row[i] < stream.rows || (!withNow && others.row[i] === stream.rows));
+  const last = withNow ? at.findIndex((_, i) => others.row[i] === stream.rows) : -1; // a point as new as the snapshot
   const columns = Object.fromEntries(Object.entries({ at, ...others }).map(([name, column]) => [name, kept.map((i) => column[i])]));
   if (!withNow || !stream.last_row) return columns;
   const positive = positiveOf(stream);
   const [low, high] = stream.interval?.[keyOf(stream.interval, positive.name)] ?? [null, null];
   const [precision, recall] = ["precision", "recall"].map((name) => estimate(stream.performance?.now?.[name]).value);
-  const now = { at: Math.max(secondsOf(stream.last_row), columns.at.at(-1) ?? 0), row: stream.rows, prior: positive.now, low, high, threshold: stream.threshold?.probability, precision, recall, log_evidence: stream.log_evidence };
+  const now = { at: Math.max(secondsOf(stream.last_row), columns.at.at(-1) ?? 0), row: stream.rows, prior: positive.now, low, high, threshold: stream.threshold?.probability, precision, recall, log_evidence: stream.log_evidence, alert_rate: others.alert_rate[last] };
   for (const [name, column] of Object.entries(columns)) column.push(now[name] ?? null);
   return columns;
 }

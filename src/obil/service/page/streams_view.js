@@ -10,7 +10,7 @@ import { StreamRow } from "./stream_row.js";
 const PAGE = 50;
 export const MOST_COMPARED = 4;
 const COLUMNS = [
-  ["Status", "status"], ["Prevalence now", "prior"], ["In training", "training"], ["Shift", "shift"], ["Alerts", "alerts"],
+  ["Status", "status"], ["Prevalence now", "prior"], ["Shift", "shift"], ["Alerts", "alerts"],
   ["Rows", "rows"], ["Labels", "labels"], ["Last row", "last_row"],
 ];
 let remembered = { search: "", alarmed: false, afters: [null], focus: null, compared: [] }; // to come back to where one was

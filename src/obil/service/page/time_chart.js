@@ -1,7 +1,7 @@
 // Draw one chart over time: lines, a band, fixed marks and events, with its values as text and a range to drag.
 import { make, makeSvg, redraw, setText } from "./elements.js";
 import { whatIs } from "./meanings.js";
-import { clock, day, isNumber, moment } from "./numbers.js";
+import { isNumber, moment } from "./numbers.js";
 
 const SPARE = [null, null, null, null, null, null];
 const TIMES = [
@@ -134,10 +134,13 @@ export class TimeChart {
     const row = this.#last();
     if (row === null) return `Chart of ${this.plan.title}: nothing in this stretch of time.`;
     const values = (this.columns[this.plan.lines[0].column] ?? []).map((value, i) => [value, i]).filter(([value]) => isNumber(value));
-    const [lowest, highest] = [values.reduce((a, b) => (b[0] < a[0] ? b : a)), values.reduce((a, b) => (b[0] > a[0] ? b : a))];
+    const tell = (name, better) => {
+      if (!values.length) return "";
+      const [, i] = values.reduce((one, two) => (better(two[0], one[0]) ? two : one));
+      return ` ${name}: ${this.plan.read(this.#row(i))} at ${moment(this.columns.at[i])}.`;
+    };
     const marks = [...this.plan.marks.map(({ label }) => ` ${label}.`), ...this.events.map(({ at, label }) => ` ${label}: ${moment(at)}.`)].join("");
-    const tell = ([, i]) => `${this.plan.read(this.#row(i))} at ${clock(this.columns.at[i])} on ${day(this.columns.at[i])}`;
-    return `Chart of ${this.plan.title}. Last: ${this.plan.read(this.#row(row))}. Lowest: ${tell(lowest)}. Highest: ${tell(highest)}.${marks}`;
+    return `Chart of ${this.plan.title}. Last: ${this.plan.read(this.#row(row))}.${tell("Lowest", (a, b) => a < b)}${tell("Highest", (a, b) => a > b)}${marks}`;
   }
 
   #key() {
