@@ -141,6 +141,7 @@ class MadeUpStream:
                 f"{self.name}/labels.",
             ],
             "changed": True,
+            "reasons": [],
             "changed_since": 4000,
             "action": "nothing" if self.alarm_row is None else "get labels",
             "level": 0.9,

@@ -75,6 +75,11 @@ def test_only_a_stream_that_is_monitored_long_enough_and_sends_rows_is_green(pag
     silent = time.strftime("%H:%M", time.gmtime(made_up.state.streams["d-silent"].last_row + 5.5 * 3600))
     expect(page.get_by_role("row", name="d-silent").locator(".badge")).to_contain_text(f"Silent since {silent}")
     expect(page.locator(".badge.good")).to_have_count(1)
+    for name in ("b-new", "d-silent"):
+        page.goto(f"{base_url}/#/streams/{name}")
+        expect(page.locator(".report .badge")).to_contain_text("Nothing so far")
+        expect(page.locator(".badge.good")).to_have_count(0)
+    page.goto(base_url)
     made_up.state.streams["b-new"].see(False, time.time())
     made_up.state.streams["b-new"].remember(time.time())
     expect(page.get_by_role("row", name="b-new")).to_contain_text("Trusted")
@@ -184,8 +189,7 @@ def test_every_figure_of_a_screen_is_of_one_snapshot(page, base_url, made_up):
         stream.prior = 0.1 + 0.005 * k
         stream.rows += 5
         stream.remember(time.time())
-        if k % 10 == 0:
-            stream.history["prior"][-1] = 0.9  # a point of the history that is newer than the detail must not show
+        stream.history["prior"][-1] = 0.9  # the history is read at another moment: its end must not show
         tile, report, chart = page.evaluate(
             """() => ["#figure-prior", ".sentences", "#chart-prior .plot"].map((one) => document.querySelector(one))
                 .map((one) => one.getAttribute("aria-label") ?? one.textContent)"""

@@ -108,7 +108,7 @@ export class StreamView {
     this.alarm.show(stream);
     this.figures.show(stream);
     this.changed.hidden = !stream.trusted; // the alarm tells of it
-    redraw(this.report, [stream.change.action, stream.change.sentences], () => changeReport(stream.change));
+    redraw(this.report, [stream.change.action, stream.change.sentences, statusOf(stream).text], () => changeReport(stream));
     this.full.show(stream.change.sentences);
     redraw(this.events, stream.events, eventList);
     redraw(this.labels, [stream.label_counts, stream.performance, stream.labels, stream.trusted], () => labelPanel(stream));
@@ -179,12 +179,15 @@ export class StreamView {
 
 const ACTIONS = { nothing: ["good", "✓", "Nothing to do"], "get labels": ["care", "◆", "Get labels"], recalibrate: ["bad", "▲", "Recalibrate"], retrain: ["bad", "▲", "Retrain"] };
 
-function changeReport(change) {
-  const [state, sign, text] = ACTIONS[change.action] ?? ["none", "○", change.action ?? "Unknown"];
-  const [first, ...rest] = change.sentences;
+function changeReport(stream) {
+  const { action, sentences: [first, ...rest], changed, reasons } = stream.change;
+  const status = statusOf(stream);
+  const [state, sign, text] = ACTIONS[action] ?? ["none", "○", action];
+  const sure = state !== "good" || status.state === "good"; // nothing is to be done as far as too few rows can tell
   return [
     make("p", { class: "sentences" }, first),
-    make("p", {}, make("span", { class: "soft" }, "To do: "), badge({ state, sign, text }), rest.length ? ` ${rest.at(-1)}` : null),
+    make("p", {}, make("span", { class: "soft" }, "To do: "), badge(sure ? { state, sign, text } : { state: "none", sign: "○", text: `Nothing so far (${status.text.toLowerCase()})` }),
+      changed || reasons.length ? ` ${rest.at(-1)}` : null), // else no sentence is advice
   ];
 }
 
