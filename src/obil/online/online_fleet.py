@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -243,10 +243,9 @@ class OnlineFleet:
             slots = self._parked_slots(rows_of)
             started = self._started[slots]
             for number in np.unique(started).tolist():
-                own_rows = {key: rows for (key, rows), i in zip(rows_of.items(), started, strict=True) if i == number}
-                decided, rows = self._decide_together(
-                    self._starts[number], slots[started == number], scores, own_rows, names
-                )
+                alike = started == number
+                own_rows = rows_of if alike.all() else dict(compress(rows_of.items(), alike.tolist()))
+                decided, rows = self._decide_together(self._starts[number], slots[alike], scores, own_rows, names)
                 parts.append(decided)
                 order += rows
         else:
@@ -256,8 +255,9 @@ class OnlineFleet:
                 parts.append(self._opened(key)._decide_scores(own, own_ids))
                 order += rows
         decisions = _in_order(parts, order, self._fresh)
-        for key, rows in rows_of.items():
-            self._gather(key, decisions.evidence[rows], decisions.trusted[rows])
+        if self._evidence is not None:
+            for key, rows in rows_of.items():
+                self._gather(key, decisions.evidence[rows], decisions.trusted[rows])
         return decisions
 
     def _decide_together(
