@@ -1,4 +1,4 @@
-"""The public surface: eight packages, each name listed here, documented, and cheap to import."""
+"""The public surface: nine packages, each name listed here, documented, and cheap to import."""
 
 import ast
 import doctest
@@ -43,6 +43,7 @@ PUBLIC = {
     """,
     "obil.service": "Client NotReachedError ServiceError ServiceSettings StreamClient open_service",
     "obil.spark": "estimate_prior score stream stream_batches",
+    "obil.sql": "SqlExpressions sql_expressions",
     "obil.trackers": """
         Algorithm2 BBSE BayesBank FixedPrior GridFilter LearnsFromLabels OnlineEM PriorTracker SafeTracker
         ViewReference WindowEM
