@@ -53,11 +53,11 @@ export class AlarmPanel {
       make("p", {}, ["The scores of the model are distributed differently now.", evidence?.where, isNumber(evidence?.alarm_row) ? `The evidence passed the alarm line of ${odds(stream.log_alarm)} at row ${count(evidence.alarm_row)}; now it is ${odds(stream.log_evidence)}.` : ""].filter(Boolean).join(" ")),
     ]);
     this.report.show(change.sentences);
-    redraw(this.calls, [change.action, change.sentences?.at(-1), stream.positive], () => [
+    redraw(this.calls, [change.action, change.sentences.at(-1), stream.positive], () => [
       make("h3", {}, "What to do here"),
       make("ol", {},
         make("li", {}, "Find out what changed at about that time in what feeds this stream: a sensor, a unit, a column, a release."),
-        make("li", {}, change.sentences?.at(-1), httpCall("POST", `${this.address}/labels`, { labels: [{ id: "…", label: stream.positive }] }, "A command that sends a label")),
+        make("li", {}, change.sentences.at(-1), httpCall("POST", `${this.address}/labels`, { labels: [{ id: "…", label: stream.positive }] }, "A command that sends a label")),
         make("li", {}, "Write down what you find: it is kept with the stream.")),
     ]);
   }

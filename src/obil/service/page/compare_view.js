@@ -10,7 +10,10 @@ import { MOST_COMPARED } from "./streams_view.js";
 import { TimeChart } from "./time_chart.js";
 
 const LINES = [{ colour: "one" }, { colour: "two", dash: [7, 4] }, { colour: "three", dash: [2, 3] }, { colour: "four", dash: [10, 3, 2, 3] }];
-const CHARTS = [["prior", "Prevalence", percent], ["alert_rate", "Alert rate", percent], ["log_evidence", "Evidence against label shift", odds]];
+const CHARTS = [
+  ["prior", "prior", "Prevalence", percent], ["alert_rate", "alert_rate", "Alert rate", percent],
+  ["evidence", "log_evidence", "Evidence against label shift", odds],
+];
 const REST = 2000; // ms between two looks
 
 // each a name and what it is of a stream; those that an alarm makes unreliable are marked
@@ -75,18 +78,16 @@ export class CompareView {
     if (this.closed) return;
     const now = Date.now() / 1000;
     setText(this.when, `As of ${clock(now)} ${zone(now)}`);
-    redraw(this.table, streams, figureTable);
+    redraw(this.table, [streams, Math.floor(now / 10)], () => figureTable(streams)); // what is told as "10 s ago" ages
     this.#showCharts(streams, series);
   }
 
   #showCharts(streams, series) {
     if (!this.charts.length) {
       const moves = { select: () => {}, step: () => {} };
-      const evidence = chartPlans({ positive: "", training: null, logAlarm: streams[0].log_alarm }).find(({ id }) => id === "evidence");
-      this.charts = CHARTS.map(([column, title, write]) => new TimeChart({
-        ...chartPlans({ positive: "", training: null, logAlarm: null }).find(({ id }) => id === (column === "log_evidence" ? "evidence" : column)),
-        ...(column === "log_evidence" ? evidence : {}), id: column, title, band: null, wide: column === "prior",
-        marks: column === "log_evidence" ? evidence.marks : [],
+      const plans = chartPlans({ positive: "", training: null, logAlarm: streams[0].log_alarm });
+      this.charts = CHARTS.map(([id, column, title, write]) => new TimeChart({
+        ...plans.find((plan) => plan.id === id), title, band: null,
         lines: this.names.map((name, k) => ({ column: `${column} ${k}`, label: name, ...LINES[k] })),
         read: (row) => this.names.map((name, k) => (isNumber(row[`${column} ${k}`]) ? `${name} ${write(row[`${column} ${k}`])}` : "")).filter(Boolean).join(", "),
       }, moves));
@@ -111,7 +112,7 @@ function joined(all) {
   const at = [...new Set(all.flatMap((columns) => columns.at))].sort((a, b) => a - b);
   const found = { at };
   all.forEach((columns, k) => {
-    for (const [column] of CHARTS) {
+    for (const [, column] of CHARTS) {
       let i = -1;
       found[`${column} ${k}`] = at.map((moment) => {
         while (columns.at[i + 1] <= moment) i += 1;

@@ -16,7 +16,8 @@ let stopFollowing = () => {};
 
 function viewOf(hash) {
   const [path, query] = hash.slice(1).split("?");
-  if (path === "/compare") return new CompareView((new URLSearchParams(query).get("streams") ?? "").split(",").filter(Boolean));
+  const compared = path === "/compare" ? (new URLSearchParams(query).get("streams") ?? "").split(",").filter(Boolean) : [];
+  if (compared.length) return new CompareView(compared);
   const stream = path.match(/^\/streams\/(.+)$/);
   return stream ? new StreamView(decoded(stream[1]), query ?? "") : new StreamsView();
 }
