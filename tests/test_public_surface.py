@@ -49,6 +49,8 @@ PUBLIC = {
         ViewReference WindowEM
     """,
 }
+MODULES = {"obil.sql"}  # integrations: one module each, which loads what it needs when it is imported
+PACKAGES = [name for name in PUBLIC if name not in MODULES]
 NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
 SCRIPTS = sorted(
@@ -96,10 +98,10 @@ def test_a_public_package_lists_exactly_the_names_written_here(package: str) -> 
     names = PUBLIC[package].split()
     assert names == sorted(names)
     assert module.__all__ == names
-    assert dir(module) == names
+    assert package in MODULES or dir(module) == names
 
 
-@pytest.mark.parametrize("package", PUBLIC)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_public_name_is_hidden_by_a_module_of_its_package(package: str) -> None:
     module = importlib.import_module(package)
     modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
@@ -136,7 +138,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_public_packages_loads_nothing_heavy() -> None:
     code = f"""
 import importlib, sys
-for package in {list(PUBLIC)}:
+for package in {PACKAGES}:
     dir(importlib.import_module(package))
 print([name for name in {HEAVY} if name in sys.modules])
 """

@@ -26,7 +26,13 @@ LARGEST_EXPONENT = 700.0  # of e in double precision
 
 @dataclass(frozen=True, slots=True)
 class SqlExpressions:
-    """SQL expressions over one score column; each is NULL where the score is NULL, NaN or out of range."""
+    """SQL expressions over one score column; each is NULL where the score is NULL, NaN or out of range.
+
+    >>> print(SqlExpressions("a", "b", "c").select_list())
+    a AS log_ratio,
+      b AS posterior,
+      c AS alert
+    """
 
     log_ratio: str  # the calibrated log-likelihood ratio
     posterior: str  # P(positive | score) at the prior
