@@ -12,6 +12,7 @@ from obil.service.refusals import BadInputError, KeyReusedError
 from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Rows, Sender
+from obil.service.streams.replay import replay
 from obil.service.streams.stream_hub import StreamHub
 from tests.service.models import gaussian_rows, saved_model
 
@@ -75,7 +76,7 @@ def test_an_alarm_is_dated_acknowledged_and_noted_on_and_survives_a_restart(star
     assert after.prior == before.prior
 
     hub = start()
-    decide(hub, gaussian_rows(10, 0.1, 6)[0])  # restored from the log, the notes among its events
+    decide(hub, gaussian_rows(10, 0.1, 6)[0])
     again = asyncio.run(hub.detail("shop"))
     assert (again.acknowledged_by, again.alarm_since, again.events) == ("bob", before.alarm_since, after.events)
     assert again.rows == before.rows + 10
@@ -104,6 +105,22 @@ def test_a_note_that_is_sent_again_is_kept_once(start: Start) -> None:
     assert len(asyncio.run(hub.detail("shop")).events) == 1
     with pytest.raises(KeyReusedError):
         note(hub, "another", Sender("bob", "key-1", b"other"))
+
+
+def test_a_log_with_notes_is_replayed(start: Start, folder: Path, tmp_path: Path) -> None:
+    hub = start()
+    decide(hub, gaussian_rows(10, 0.1, 6)[0])
+    note(hub, "between")
+    decide(hub, gaussian_rows(10, 0.1, 7)[0])
+    store = open_store(str(tmp_path / "streams.db"))
+    row = store.stream("shop")
+    assert row is not None
+    online = replay(None, store.log(row.id), ModelRegistry(folder, store).get)
+    store.close()
+    assert online.n_rows == 20
+    assert {str(k): p for k, p in zip(online.classes_, online.prior, strict=True)} == asyncio.run(
+        hub.detail("shop")
+    ).prior
 
 
 def test_notes_are_kept_when_old_events_are_pruned(start: Start) -> None:
