@@ -107,7 +107,7 @@ def test_decides_each_key_as_a_classifier_of_its_own_with_late_labels(spark: Any
     assert_same(decided, alone(lines, model, prior=0.1))
 
 
-def test_keys_that_share_a_bucket_are_decided_each_by_itself_and_null_is_a_key(spark: Any) -> None:
+def test_keys_of_one_bucket_are_decided_each_by_itself_and_null_is_a_key(spark: Any) -> None:
     lines = lines_of(4, 40, labels_every=7).assign(region=1)
     lines.loc[lines["site"] == "s3", "site"] = None
     df = spark.createDataFrame(lines.astype(object).where(lines.notna(), None), f"{SCHEMA}, region int")
