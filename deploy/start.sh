@@ -5,6 +5,6 @@ set -eu
 : "${NUMBA_CACHE_DIR:=${TMPDIR:-/tmp}/obil-cache}"
 export NUMBA_CACHE_DIR
 if [ ! -d "$NUMBA_CACHE_DIR" ]; then
-    cp -r /opt/obil/cache "$NUMBA_CACHE_DIR" || echo "no compiled code was copied: the first rows wait for it" >&2
+    cp -r /opt/obil/cache "$NUMBA_CACHE_DIR" || echo "no compiled code was copied: the start compiles" >&2
 fi
 exec obil "$@"

@@ -1,6 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
+from obil.errors import InvalidInputError
 from obil.service.service_settings import ServiceSettings
 
 
@@ -36,6 +37,17 @@ def test_needs_keys_beyond_loopback(host: str, needed: bool) -> None:
 def test_refuses_a_setting_that_cannot_be(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ServiceSettings(**wrong)
+
+
+def test_refuses_a_variable_that_is_no_setting_and_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OBIL_SERVICE_REQUIRE_KEY", "true")
+    with pytest.raises(InvalidInputError, match=r"'OBIL_SERVICE_REQUIRE_KEY'.* did you mean OBIL_SERVICE_REQUIRE_KEYS"):
+        ServiceSettings()
+
+
+def test_keys_are_sent_in_clear_beyond_loopback() -> None:
+    assert not ServiceSettings(require_keys=True).keys_in_clear
+    assert ServiceSettings(host="0.0.0.0").keys_in_clear
 
 
 def test_the_address_of_every_network_is_no_name_of_the_service() -> None:

@@ -19,6 +19,7 @@ from obil.errors import InvalidInputError, ObilError
 from obil.service.http.app import create_app
 from obil.service.http.connections import Connections, LimitedProtocol
 from obil.service.json_logs import set_up_json_logs
+from obil.service.machine_code import compile_for, saying
 from obil.service.refusals import RefusedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import open_store
@@ -44,12 +45,23 @@ def run_service(
     trusted: Sequence[str] = (),
     defaults: StreamSettings | None = None,
     announce: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda _line: None,
 ) -> None:
-    """Serve until a signal stops it; `announce` gets the address once the service listens."""
+    """Serve until a signal stops it.
+
+    `announce` gets the address once the service listens, `progress` a line now and then while it does not yet.
+    """
     set_up_json_logs(settings.log_level)
+    if settings.keys_in_clear:
+        log.warning(
+            "keys and rows travel in clear text: put a proxy with TLS in front (docs/deploy.md)",
+            extra={"fields": {"host": settings.host}},
+        )
     listening = bound_socket(settings.host, settings.port)  # before a store is created or a model loaded
     try:
-        app = open_service(model, settings, trusted=trusted, defaults=defaults)
+        with saying(progress):
+            app = open_service(model, settings, trusted=trusted, defaults=defaults)
+            compile_for(app.state.obil.streams.model, defaults)  # or the first row would wait
     except BaseException:
         listening.close()
         raise

@@ -1,10 +1,16 @@
 """Read the settings of the service from OBIL_SERVICE_... variables, with defaults that are safe on one machine."""
 
-from typing import Literal
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from obil.errors import InvalidInputError
+
+PREFIX = "OBIL_SERVICE_"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -15,7 +21,11 @@ class ServiceSettings(BaseSettings):
     True
     """
 
-    model_config = SettingsConfigDict(env_prefix="OBIL_SERVICE_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    def __init__(self, **values: Any) -> None:
+        _refuse_unknown(os.environ)
+        super().__init__(**values)
 
     host: str = "127.0.0.1"
     port: int = Field(default=8642, ge=0, le=65_535)
@@ -48,7 +58,22 @@ class ServiceSettings(BaseSettings):
         return self.require_keys or self.host not in LOOPBACK
 
     @property
+    def keys_in_clear(self) -> bool:
+        """Whether keys are sent over a network without TLS, unless a proxy on the way adds it."""
+        return self.host not in LOOPBACK
+
+    @property
     def host_names(self) -> frozenset[str]:
         """The host names of this service, in lower case."""
         bound = set() if self.host in {"0.0.0.0", "::", ""} else {self.host}  # noqa: S104  # compared, not bound to
         return LOOPBACK | {name.lower() for name in {*self.allowed_hosts, *bound}}
+
+
+def _refuse_unknown(variables: Iterable[str]) -> None:
+    """Refuse a variable that looks like a setting and is none: it would be ignored in silence."""
+    known = [f"{PREFIX}{name.upper()}" for name in ServiceSettings.model_fields]
+    unknown = sorted(name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known)
+    if unknown:
+        near = get_close_matches(unknown[0].upper(), known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else "unset it (the settings are in docs/service.md)"
+        raise InvalidInputError(f"the environment has {unknown[0]!r:.80}, which is no setting of the service: {remedy}")

@@ -50,6 +50,8 @@ def save(model: Any, folder: str | os.PathLike[str], *, beside: Mapping[str, byt
             (staging / name).write_bytes(data)
         _write(fitted, staging)
         staging.chmod(0o755)
+        for file in staging.iterdir():
+            file.chmod(0o644)  # one user fits a model, and another one, that of the service, reads it
         _put_in_place(staging, target)
     except OSError as error:
         raise ModelFileError(f"cannot write {target}: {error.strerror}") from None

@@ -127,6 +127,11 @@ def request_schemas(model: RatioModel) -> dict[str, Any]:
     }
 
 
+def example_row(model: RatioModel) -> Any:
+    """Return a row that a model takes, as JSON."""
+    return _row(model)[1]
+
+
 def _object(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
     shape = {"type": "object", "properties": properties, "additionalProperties": False}
     return shape if required is None else shape | {"required": required}

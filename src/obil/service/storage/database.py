@@ -92,6 +92,7 @@ class SqliteDatabase:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.touch(mode=0o600)  # SQLite gives its other files the same mode
             self._writer, self._reader = self._connect(), self._connect()
         except (sqlite3.Error, OSError) as error:
             raise InvalidInputError(f"store {self.path} cannot be opened as an SQLite database: {error}") from None

@@ -52,7 +52,7 @@ class StreamHub:
         self._store, self._registry = store, registry
         self._defaults = StreamSettings() if defaults is None else defaults
         self._store_inputs = store_inputs
-        self._version = _version_to_serve(registry)
+        self._version = registry.take_from_folder()  # a model that the gate refuses is not served
         self._default_settings = resolved_settings(self._defaults, self._defaults)
         self._templates: dict[str, bytes] = {}  # packed streams without rows, by version and settings
         new_online(self.model, self._default_settings)  # refuses wrong defaults at start
@@ -284,17 +284,3 @@ class StreamHub:
                 self._templates.clear()
             self._templates[name] = new_online(self._registry.get(version), settings).state()
         return OnlineClassifier.from_state(self._registry.get(version), self._templates[name])
-
-
-def _version_to_serve(registry: ModelRegistry) -> str:
-    """Return the version of the folder, or the last version if the gate refuses the folder."""
-    try:
-        return registry.take_from_folder()
-    except ModelRefusedError as error:
-        last = registry.current_version()
-        if last is None:
-            raise
-        log.error(
-            "the model folder is refused, the last version stays in use", extra={"fields": {"reason": str(error)}}
-        )
-        return last
