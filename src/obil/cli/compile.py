@@ -1,6 +1,7 @@
 """Compile the machine code that deciding needs."""
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import typer
@@ -29,5 +30,6 @@ def compile() -> None:  # noqa: A001  # the name of the command
             obil.save(model, Path(place) / "model")
             saved = obil.load(Path(place) / "model")
             for tracker in (None, obil.trackers.BayesBank()):
-                use(obil.OnlineClassifier(saved, tracker=tracker), rows[:600], 1)
+                with warnings.catch_warnings(action="ignore"):  # of the model without views, which nobody will serve
+                    use(obil.OnlineClassifier(saved, tracker=tracker), rows[:600], 1)
     typer.echo("Machine code is compiled.")
