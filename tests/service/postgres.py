@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from obil.service.storage.store import Store, open_store
+
 PATIENCE = 60.0  # seconds
+SECRET_FILE = Path(tempfile.gettempdir()) / f"obil-tests-{os.getpid()}.secret"  # of all databases, in all processes
 PORT = 5432  # names the socket; nothing listens on the network
 
 
@@ -28,6 +31,11 @@ def missing_postgres() -> str | None:
     except ImportError:
         return "psycopg is not installed (the extra 'service' brings it)"
     return None
+
+
+def open_test_store(url: str) -> Store:
+    """Open a store; the secret of a database is in a file of these tests."""
+    return open_store(url, secret_file=SECRET_FILE if url.startswith("postgresql") else None)
 
 
 def skip_without_postgres() -> None:

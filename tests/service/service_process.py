@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.service.postgres import SECRET_FILE
+
 PATIENCE = 60.0  # seconds
 SERVER = """
 import asyncio, ctypes, json, os, pathlib, signal, sys, tempfile
@@ -48,6 +50,7 @@ while line := sys.stdin.readline():
         for number in (1, 2):
             os.dup2(os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
         code = 99
+        os.environ.update(request["environment"])
         try:
             obil.cli.main.app(request["args"])
         except SystemExit as exit_:
@@ -76,7 +79,8 @@ class ServiceLauncher:
         self._n_started += 1
         log = self._logs / f"service-{self._n_started}.log"
         args = ["serve", str(folder or self._folder), "--port", "0", "--store", store, *options]
-        process = ServiceProcess(self, self.ask({"args": args, "log": str(log)}), log)
+        environment = {"OBIL_SERVICE_SECRET_FILE": str(SECRET_FILE)} if store.startswith("postgresql") else {}
+        process = ServiceProcess(self, self.ask({"args": args, "log": str(log), "environment": environment}), log)
         self._running.append(process)
         return process
 

@@ -77,6 +77,10 @@ class KeyReusedError(RefusedError, status=409, code="key_reused"):
     """The idempotency key was used with another body."""
 
 
+class ErasedError(RefusedError, status=410, code="erased"):
+    """The request of this idempotency key was kept, and erased since."""
+
+
 class ModelRefusedError(RefusedError, status=409, code="model_refused"):
     """The deployment gate refuses the new model, or it does not fit the streams."""
 

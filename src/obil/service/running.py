@@ -105,7 +105,7 @@ def open_service(
         ...
     obil.errors.InvalidInputError: a service bound to 0.0.0.0 needs an API key: ...
     """
-    store = open_store(settings.store)
+    store = open_store(settings.store, secret_file=settings.secret_file)
     try:
         if settings.needs_keys and not any(record.is_valid(time.time()) for record in store.list_keys()):
             raise InvalidInputError(
@@ -199,7 +199,7 @@ def _lifespan(hub: StreamHub, settings: ServiceSettings) -> Callable[[FastAPI], 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
-        tasks = [asyncio.create_task(_follow(hub))]
+        tasks = [asyncio.create_task(_follow(hub)), asyncio.create_task(_finish_deletions(hub))]
         if settings.retain_days:
             tasks.append(asyncio.create_task(_prune(hub, settings.retain_days)))
         reloads: set[asyncio.Task[None]] = set()
@@ -239,6 +239,14 @@ async def _follow(hub: StreamHub) -> None:
             await asyncio.to_thread(hub.follow_model)
         except ObilError as error:
             log.warning("the current model version could not be read", extra={"fields": {"reason": str(error)}})
+
+
+async def _finish_deletions(hub: StreamHub) -> None:
+    """Erase what is left of streams whose deletion was cut off."""
+    try:
+        await hub.finish_deletions()
+    except ObilError as error:
+        log.warning("a deletion is not finished", extra={"fields": {"reason": str(error)}})
 
 
 async def _prune(hub: StreamHub, days: float) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -45,6 +46,7 @@ class ServiceSettings(BaseSettings):
     max_subscribers: int = Field(default=64, ge=1)  # open event streams
 
     store: str = "sqlite:///obil.db"
+    secret_file: Path | None = None  # of the store's digests; None: beside an SQLite file, or obil.secret
     store_inputs: bool = False  # store raw features beside the log ratios
     retain_days: float | None = Field(default=None, gt=0.0)
     memory_streams: int = Field(default=10_000, ge=1)  # most streams in memory; idle ones leave it

@@ -18,7 +18,7 @@ from obil.service.streams.operations import Label, Rows, Sender
 from obil.service.streams.replay import replay
 from obil.service.streams.stream_hub import StreamHub
 from tests.service.models import gaussian_rows, saved_model
-from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
+from tests.service.postgres import PostgresServer, open_test_store, postgres_server, skip_without_postgres
 from tests.service.service_process import ServiceLauncher
 
 ANYONE = Sender()
@@ -48,7 +48,7 @@ def start(folder: Path, url: str) -> Iterator[Start]:
     hubs: list[StreamHub] = []
 
     def begin(**settings: Any) -> StreamHub:
-        store = open_store(url)
+        store = open_test_store(url)
         hubs.append(StreamHub(store, ModelRegistry(settings.pop("folder", folder), store), **settings))
         return hubs[-1]
 

@@ -29,7 +29,7 @@ from obil.service.streams.replay import replay
 from obil.service.streams.scoring import score
 from obil.service.streams.stream_hub import StreamHub
 from tests.service.models import gaussian_rows, saved_model
-from tests.service.postgres import PostgresServer, postgres_server, skip_without_postgres
+from tests.service.postgres import PostgresServer, open_test_store, postgres_server, skip_without_postgres
 
 ANYONE = Sender()
 COLUMNS = ("numbers", "effective_priors", "posteriors", "thresholds", "log_ratios", "evidence", "trusted", "reachable")
@@ -69,7 +69,7 @@ def start(folder: Path, url: str) -> Iterator[Start]:
     hubs: list[StreamHub] = []
 
     def begin(**settings: Any) -> StreamHub:
-        store = open_store(url)
+        store = open_test_store(url)
         try:
             hubs.append(StreamHub(store, ModelRegistry(settings.pop("folder", folder), store), **settings))
         except ModelRefusedError:

@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 _LARGE_BODY = 200_000  # bytes; from here on a body is read in a thread, not in the event loop
 _MANY_ROWS = 2_000
 _TRIES = 3  # to decide rows while models are replaced
-_DECIDED = described(Decisions, 400, 409, 415, description="The decisions, already on disk.")
+_DECIDED = described(Decisions, 400, 409, 410, 415, description="The decisions, already on disk.")
 _DECIDED[200]["content"] = {"text/csv": {"schema": {"type": "string"}}}
 
 
@@ -104,7 +104,7 @@ def decision_routes(app_state: AppState) -> APIRouter:
     @router.post(
         "/v1/streams/{stream}/labels",
         summary="Take in late labels",
-        responses=described(LabelResult, 400, 404, 409, 415),
+        responses=described(LabelResult, 400, 404, 409, 410, 415),
         openapi_extra={"requestBody": request_body("LabelsRequest"), "parameters": [KEY_PARAMETER]},
     )
     async def label(request: Request, stream: Stream) -> Response:

@@ -1,4 +1,4 @@
-"""Define the tables of the service, and keep them in one SQLite file: write-ahead log, synced at every commit."""
+"""Keep the tables of the service in one SQLite file: write-ahead log, synced at every commit."""
 
 import sqlite3
 import threading
@@ -9,44 +9,15 @@ from typing import Any, Protocol
 
 from obil.errors import InvalidInputError
 from obil.service.refusals import NotStoredError
+from obil.service.storage.migrations import set_up
+from obil.service.storage.tables import Run
 
-FORMAT = 1
-NEVER_PRUNED = "('created', 'settings', 'noted')"  # kinds of events: the creation, and what people did and wrote
-AUDITED = "kind NOT IN ('decided', 'labelled', 'created')"  # in the index and in its query, letter by letter
-
-# the types in {} differ between SQLite and PostgreSQL; a request waits for one row of `events` and one of `streams`
-TABLES = (
-    "CREATE TABLE IF NOT EXISTS obil_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS model_files (version TEXT NOT NULL, name TEXT NOT NULL, content {blob} NOT NULL, "
-    "PRIMARY KEY (version, name))",
-    "CREATE TABLE IF NOT EXISTS streams (id {serial}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL, "
-    "updated {real} NOT NULL, seq {integer} NOT NULL, n_rows {integer} NOT NULL, n_labels {integer} NOT NULL, "
-    "n_alerts {integer} NOT NULL, trusted {integer} NOT NULL, model TEXT NOT NULL, summary TEXT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS alarmed_streams ON streams (name) WHERE trusted = 0",
-    # the packed state of a stream after event `seq`; unpacking it needs the model of that version
-    "CREATE TABLE IF NOT EXISTS snapshots (stream {integer} PRIMARY KEY, seq {integer} NOT NULL, model TEXT NOT NULL, "
-    "state {blob} NOT NULL)",
-    # all events of a stream in order: replayed from the first, they give its state bit for bit
-    "CREATE TABLE IF NOT EXISTS events (stream {integer} NOT NULL, seq {integer} NOT NULL, at {real} NOT NULL, "
-    "kind TEXT NOT NULL, sender TEXT NOT NULL, retry_key TEXT, digest {blob}, first_row {integer} NOT NULL, "
-    "n_rows {integer} NOT NULL, payload {blob} NOT NULL, PRIMARY KEY (stream, seq))",
-    "CREATE UNIQUE INDEX IF NOT EXISTS retried_events ON events (stream, retry_key) WHERE retry_key IS NOT NULL",
-    f"CREATE INDEX IF NOT EXISTS audited_events ON events (stream, seq) WHERE {AUDITED}",
-    "CREATE INDEX IF NOT EXISTS old_events ON events (at)",
-    "CREATE TABLE IF NOT EXISTS points (stream {integer} NOT NULL, at_row {integer} NOT NULL, at {real} NOT NULL, "
-    "prior {real}, low {real}, high {real}, log_threshold {real}, n_rows {integer} NOT NULL, "
-    "n_alerts {integer} NOT NULL, log_evidence {real}, PRIMARY KEY (stream, at_row)){compact}",
-    "CREATE TABLE IF NOT EXISTS api_keys (id TEXT PRIMARY KEY, name TEXT NOT NULL, hash {blob} NOT NULL, "
-    "scopes TEXT NOT NULL, created {real} NOT NULL, expires {real}, revoked {real})",
-)
 _SQLITE_TYPES = {
-    "blob": "BLOB", "real": "REAL", "integer": "INTEGER", "serial": "INTEGER PRIMARY KEY", "compact": " WITHOUT ROWID",
+    "blob": "BLOB", "real": "REAL", "integer": "INTEGER", "compact": " WITHOUT ROWID",
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",  # never given twice: of a deleted stream something may be left
 }  # fmt: skip
-STREAM_TABLES = ("points", "events", "snapshots")
 CHECKPOINT_SECONDS, CHECKPOINT_BYTES = 0.5, 4_000_000
 BUSY_MS = 10_000  # a second process on the same file waits this long for its turn
-
-Run = Callable[..., list[tuple[Any, ...]]]  # runs one statement with ? for each value; returns its rows, if it has any
 
 
 class Database(Protocol):
@@ -97,9 +68,13 @@ class SqliteDatabase:
         except (sqlite3.Error, OSError) as error:
             raise InvalidInputError(f"store {self.path} cannot be opened as an SQLite database: {error}") from None
         self._writing, self._reading = threading.RLock(), threading.Lock()
-        with self.transaction() as run:
-            for table in TABLES:
-                run(table.format(**_SQLITE_TYPES))
+        try:
+            with self.transaction() as run:
+                set_up(run, _SQLITE_TYPES)
+        except BaseException:
+            self._reader.close()
+            self._writer.close()
+            raise
         self._closing = threading.Event()
         self._checkpointer = threading.Thread(target=self._checkpoint, name="obil-sqlite", daemon=True)
         self._checkpointer.start()
@@ -131,8 +106,10 @@ class SqliteDatabase:
 
     def sweep(self) -> None:
         """Copy the write-ahead log into the file and empty it: otherwise it would keep erased data."""
-        with self._writing, self._reading, suppress(sqlite3.Error):  # with a full disk it is done later
-            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(sqlite3.Error), closing(self._connect()) as connection:  # with a full disk it is done later
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")  # most of it, while others read and write
+            with self._writing, self._reading:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close the file; SQLite copies the write-ahead log into it."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
 from obil.service.refusals import NotStoredError
-from obil.service.storage.database import TABLES, Run, as_not_stored
+from obil.service.storage.database import as_not_stored
+from obil.service.storage.migrations import set_up
+from obil.service.storage.tables import Run
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,10 +52,13 @@ class PostgresDatabase:
             self._writer = self._connect(autocommit=False)
         except psycopg.Error as error:
             raise InvalidInputError(f"the PostgreSQL store cannot be opened: {_first_line(error)}") from None
-        with self.transaction() as run:
-            run("SELECT pg_advisory_xact_lock(?)", (SETUP_LOCK,))
-            for table in TABLES:
-                run(table.format(**_TYPES))
+        try:
+            with self.transaction() as run:
+                run("SELECT pg_advisory_xact_lock(?)", (SETUP_LOCK,))
+                set_up(run, _TYPES)
+        except BaseException:
+            self.close()
+            raise
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return committed rows; from any thread."""

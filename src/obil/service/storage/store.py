@@ -10,8 +10,10 @@ from typing import Any
 
 from obil.errors import InvalidInputError, ObilError
 from obil.service.storage.api_keys import KeyRecord
-from obil.service.storage.database import AUDITED, FORMAT, NEVER_PRUNED, Database, SqliteDatabase
+from obil.service.storage.database import Database, SqliteDatabase
+from obil.service.storage.digests import Digests, create_secret, read_secret
 from obil.service.storage.stored_event import StoredEvent
+from obil.service.storage.tables import AUDITED, NEVER_PRUNED
 from obil.service.storage.writing import POINT_COLUMNS, STREAM_COLUMNS, Point, StreamRow, Writing, events_where
 
 KEY_COLUMNS = "id, name, hash, scopes, created, expires, revoked"
@@ -20,26 +22,45 @@ READY_SECONDS = 1.0  # how long a store counts as ready after it was written to
 
 
 class Store:
-    """Everything that is stored, in whichever database."""
+    """Everything that is stored, in whichever database; the secret of its digests is in a file beside it."""
 
-    def __init__(self, database: Database) -> None:
-        self._database, self._read = database, database.read
-        with self.writing() as session:
-            found = session.meta("format")
-            if found is None:
-                session.set_meta("format", str(FORMAT))
-            elif found != str(FORMAT):
-                raise InvalidInputError(f"the store must have format {FORMAT}, got {found:.20}")
+    def __init__(self, database: Database, secret_file: Path) -> None:
+        self._database, self._read, self._secret_file = database, database.read, secret_file
+        self._digests: Digests | None = None
+        self._sweeping, self._swept_from = threading.Lock(), 0.0
+
+    def open_secret(self) -> None:
+        """Read the secret, and create it with a new store; without it events can neither be written nor found."""
+        secret, expected = read_secret(self._secret_file), self.meta("secret")
+        if secret is None and expected is None:
+            secret = create_secret(self._secret_file)
+        remedy = "restore it from its backup; all services on one store need the same file"
+        if secret is None:
+            raise InvalidInputError(f"secret file {self._secret_file} does not exist, but this store has one: {remedy}")
+        digests = Digests(secret)
+        with self._database.transaction() as run:  # of several services that start at once, the first decides
+            run(
+                "INSERT INTO obil_meta (name, value) VALUES ('secret', ?) ON CONFLICT DO NOTHING",
+                (digests.of_nothing(),),
+            )
+            ((expected,),) = run("SELECT value FROM obil_meta WHERE name = 'secret'")
+        if expected != digests.of_nothing():
+            raise InvalidInputError(f"secret file {self._secret_file} is not the one of this store: {remedy}")
+        self._digests = digests
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:
         """Begin a transaction; it is on disk once the block has ended without an error."""
         with self._database.transaction() as run:
-            yield Writing(run, self._database.lock_rows)
+            yield Writing(run, self._database.lock_rows, self._digests)
 
     def sweep(self) -> None:
-        """Overwrite erased data in the files of the database."""
-        self._database.sweep()
+        """Overwrite erased data in the files of the database; those who wait together share one sweep."""
+        asked = time.monotonic()
+        with self._sweeping:
+            if self._swept_from <= asked:
+                self._swept_from = time.monotonic()
+                self._database.sweep()
 
     def close(self) -> None:
         """Close the database."""
@@ -85,6 +106,11 @@ class Store:
             (before, limit),
         )
         return [name for (name,) in found]
+
+    def old_points(self, before: float, *, limit: int) -> list[tuple[int, int]]:
+        """Return some points that are older than a time, each by its stream and its row."""
+        found = self._read("SELECT stream, at_row FROM points WHERE at < ? LIMIT ?", (before, limit))
+        return [(stream, at_row) for stream, at_row in found]
 
     def audit(self, stream: int, *, limit: int) -> list[StoredEvent]:
         """Return the last events of a stream that are neither rows nor labels, the newest first."""
@@ -169,14 +195,19 @@ class StoreProbe:
             self._ready_until = time.monotonic() + READY_SECONDS
 
 
-def open_store(url: str) -> Store:
-    """Return the store at a path, at sqlite:///path or at postgresql://...; it is created if it does not exist."""
+def open_store(url: str, *, secret_file: str | Path | None = None) -> Store:
+    """Return the store at a path, at sqlite:///path or at postgresql://...; it is created if it does not exist.
+
+    `secret_file` is beside the SQLite file if None, with its name and `.secret`, and `obil.secret` for PostgreSQL.
+    """
     file = file_of(url)
+    if secret_file is None:
+        secret_file = "obil.secret" if file is None else file.with_name(f"{file.name}.secret")
     if file is not None:
-        return Store(SqliteDatabase(file))
+        return Store(SqliteDatabase(file), Path(secret_file))
     from obil.service.storage.postgres_database import PostgresDatabase  # noqa: PLC0415  # needs psycopg
 
-    return Store(PostgresDatabase(url))
+    return Store(PostgresDatabase(url), Path(secret_file))
 
 
 def file_of(url: str) -> Path | None:

@@ -26,8 +26,8 @@ class StoredEvent(NamedTuple):
     at: float  # seconds since 1970
     kind: str
     sender: str
-    retry_key: str | None
-    digest: bytes | None
+    retry_key: bytes | None  # the keyed digest of an idempotency key
+    digest: bytes | None  # of the body, keyed; None once the event was erased in part
     first_row: int
     n_rows: int
     payload: bytes

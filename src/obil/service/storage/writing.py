@@ -1,13 +1,18 @@
 """Read and write the tables of the service within one transaction."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from obil.errors import InvalidStateError
+from obil.online.decision_ids import Id
 from obil.service.refusals import NotStoredError
-from obil.service.storage.database import NEVER_PRUNED, STREAM_TABLES, Run
+from obil.service.storage.digests import Digests
 from obil.service.storage.stored_event import StoredEvent
+from obil.service.storage.tables import NEVER_PRUNED, Run
 
-PRUNE_EVENTS = 5_000  # at once, so that no request waits long
+SLICE = 500  # records that are erased at once, so that no request waits long
+SEGMENT_ROWS = 16_384  # few enough that their part of the index stays in memory, many enough that segments are few
+INSERTED_TOGETHER = 200
 
 
 class StreamRow(NamedTuple):
@@ -48,14 +53,25 @@ class Point(NamedTuple):
     log_evidence: float | None
 
 
+# the records of a stream: table, the column that parts it, and the one that orders a part
+STREAM_TABLES = (
+    ("snapshots", None, "seq"), ("events", None, "seq"), ("event_ids", "segment", "digest"), ("points", None, "at_row"),
+)  # fmt: skip
 EVENT_COLUMNS, STREAM_COLUMNS, POINT_COLUMNS = (", ".join(kind._fields) for kind in (StoredEvent, StreamRow, Point))
 
 
 class Writing:
     """The operations within one transaction."""
 
-    def __init__(self, run: Run, lock_rows: str) -> None:
-        self._run, self._lock_rows = run, lock_rows
+    def __init__(self, run: Run, lock_rows: str, digests: Digests | None) -> None:
+        self._run, self._lock_rows, self._digests = run, lock_rows, digests
+
+    @property
+    def digests(self) -> Digests:
+        """The keyed digests of ids, idempotency keys and bodies."""
+        if self._digests is None:
+            raise InvalidStateError("the secret of the store must be opened before its events are written")
+        return self._digests
 
     def lock(self, name: str) -> StreamRow | None:
         """Return a stream, locked until the transaction ends."""
@@ -82,25 +98,91 @@ class Writing:
             (*row[3:], row.id),
         )
 
-    def erase_stream(self, stream: int) -> None:
-        """Delete everything of a stream."""
-        for table in STREAM_TABLES:
-            self._run(f"DELETE FROM {table} WHERE stream = ?", (stream,))
+    def delete_stream(self, stream: int) -> None:
+        """Delete a stream; its records are left to `erase_slice`."""
         self._run("DELETE FROM streams WHERE id = ?", (stream,))
+        self._run("INSERT INTO deleted_streams (id) VALUES (?)", (stream,))
 
-    def append(self, stream: int, event: StoredEvent) -> None:
-        """Write one event to the log."""
+    def deleted_stream(self) -> int | None:
+        """Return a deleted stream of which something may be left."""
+        found = self._run("SELECT MIN(id) FROM deleted_streams")[0][0]
+        return None if found is None else int(found)
+
+    def erase_slice(self, stream: int) -> bool:
+        """Erase some records of a deleted stream; return whether more may be left."""
+        for table, part, order in STREAM_TABLES:
+            values: tuple[int, ...] = (stream,)
+            where = "stream = ?"
+            if part is not None:
+                first = self._run(f"SELECT MIN({part}) FROM {table} WHERE {where}", values)[0][0]
+                values, where = (stream, first), f"{where} AND {part} = ?"
+            last = self._run(
+                f"SELECT MAX({order}) FROM "
+                f"(SELECT {order} FROM {table} WHERE {where} ORDER BY {order} LIMIT ?) AS slice",
+                (*values, SLICE),
+            )[0][0]
+            if last is not None:
+                self._run(f"DELETE FROM {table} WHERE {where} AND {order} <= ?", (*values, last))
+                return True
+        self._run("DELETE FROM deleted_streams WHERE id = ?", (stream,))
+        return False
+
+    def append(self, stream: int, event: StoredEvent, ids: Sequence[Id] = ()) -> None:
+        """Write one event to the log, and to the index the ids that it names."""
         self._run(
             f"INSERT INTO events (stream, {EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (stream, *event)
         )
+        segment, digest_of = event.first_row // SEGMENT_ROWS, self.digests.of_id
+        digests = sorted({digest_of(name) for name in ids})
+        for first in range(0, len(digests), INSERTED_TOGETHER):
+            part = digests[first : first + INSERTED_TOGETHER]
+            places = ", ".join(["(?, ?, ?, ?)"] * len(part))
+            values = [value for digest in part for value in (stream, segment, digest, event.seq)]
+            self._run(f"INSERT INTO event_ids (stream, segment, digest, seq) VALUES {places}", values)
 
-    def rewrite(self, stream: int, seq: int, payload: bytes) -> None:
-        """Replace the payload of an event, to erase something of it."""
-        self._run("UPDATE events SET payload = ? WHERE stream = ? AND seq = ?", (payload, stream, seq))
+    def erase_from(self, stream: int, event: StoredEvent, payload: bytes, ids: Iterable[Id]) -> None:
+        """Replace the payload of an event by one without these ids; a retry of it has no answer any more."""
+        self._run(
+            "UPDATE events SET payload = ?, digest = NULL WHERE stream = ? AND seq = ?", (payload, stream, event.seq)
+        )
+        segment = event.first_row // SEGMENT_ROWS
+        for name in ids:
+            self._run(
+                "DELETE FROM event_ids WHERE stream = ? AND segment = ? AND digest = ? AND seq = ?",
+                (stream, segment, self.digests.of_id(name), event.seq),
+            )
+
+    def find_id(self, row: StreamRow, name: Id) -> list[StoredEvent]:
+        """Return the events that name an id, and the one whose row has it as its number; a few may name another."""
+        found = self._run(
+            "WITH RECURSIVE segments (number) AS "
+            "(SELECT 0 UNION ALL SELECT number + 1 FROM segments WHERE number < ?) "
+            "SELECT e.seq FROM segments s JOIN event_ids e ON e.segment = s.number WHERE e.stream = ? AND e.digest = ?",
+            (row.n_rows // SEGMENT_ROWS, row.id, self.digests.of_id(name)),
+        )
+        events = [event for (seq,) in found for event in events_where(self._run, "AND seq = ?", row.id, seq)]
+        if isinstance(name, int) and 0 <= name < row.n_rows:
+            events += [event for event in self._event_of_row(row, name) if all(event.seq != one.seq for one in events)]
+        return events
+
+    def _event_of_row(self, row: StreamRow, number: int) -> list[StoredEvent]:
+        """Return the event of a row, if it is still in the log, by bisection: first rows never fall."""
+        low, high = 1, row.seq + 1  # of the first event after that row
+        while low < high:
+            middle = (low + high) // 2
+            found = self._run(
+                "SELECT seq, first_row FROM events WHERE stream = ? AND seq >= ? ORDER BY seq LIMIT 1", (row.id, middle)
+            )
+            if not found or found[0][1] > number:
+                high = middle
+            else:
+                low = found[0][0] + 1
+        before = events_where(self._run, "AND seq < ? ORDER BY seq DESC LIMIT 1", row.id, low)
+        return [event for event in before if number < event.first_row + event.n_rows]
 
     def find_retry(self, stream: int, retry_key: str) -> StoredEvent | None:
         """Return the event that came with an idempotency key."""
-        found = events_where(self._run, "AND retry_key = ?", stream, retry_key)
+        found = events_where(self._run, "AND retry_key = ?", stream, self.digests.of_retry_key(retry_key))
         return found[0] if found else None
 
     def event(self, stream: int, seq: int) -> StoredEvent:
@@ -113,13 +195,6 @@ class Writing:
     def events_after(self, stream: int, seq: int) -> list[StoredEvent]:
         """Return the events after an event, in order."""
         return events_where(self._run, "AND seq > ? ORDER BY seq", stream, seq)
-
-    def events_of_kind(self, stream: int, kind: str) -> Iterator[StoredEvent]:
-        """Return all events of one kind, a few at a time."""
-        seq = 0
-        while found := events_where(self._run, "AND kind = ? AND seq > ? ORDER BY seq LIMIT 200", stream, kind, seq):
-            yield from found
-            seq = found[-1].seq
 
     def snapshot_seq(self, stream: int) -> int:
         """Return the event of the last snapshot, 0 if there is none."""
@@ -173,16 +248,29 @@ class Writing:
             )
 
     def prune(self, before: float) -> int:
-        """Erase old events that a snapshot covers, and old points; return how many events."""
+        """Erase some of the old events that a snapshot covers, or else some old points; return how many."""
         old = self._run(
-            "SELECT e.stream, e.seq FROM events e JOIN snapshots s ON s.stream = e.stream "
+            "SELECT e.stream, e.seq, e.first_row FROM events e JOIN snapshots s ON s.stream = e.stream "
             f"WHERE e.at < ? AND e.seq <= s.seq AND e.kind NOT IN {NEVER_PRUNED} ORDER BY e.at LIMIT ?",
-            (before, PRUNE_EVENTS),
+            (before, SLICE),
         )
-        for stream, seq in old:
+        last_of: dict[tuple[int, int], int] = {}
+        for stream, seq, first_row in old:
             self._run("DELETE FROM events WHERE stream = ? AND seq = ?", (stream, seq))
-        self._run("DELETE FROM points WHERE at < ?", (before,))
+            part = stream, first_row // SEGMENT_ROWS
+            last_of[part] = max(seq, last_of.get(part, seq))
+        for (stream, segment), last in last_of.items():
+            self._run(
+                "DELETE FROM event_ids WHERE stream = ? AND segment = ? AND seq <= ? AND NOT EXISTS "
+                "(SELECT 1 FROM events e WHERE e.stream = event_ids.stream AND e.seq = event_ids.seq)",
+                (stream, segment, last),
+            )
         return len(old)
+
+    def erase_points(self, places: Iterable[tuple[int, int]]) -> None:
+        """Erase points, each given by its stream and its row."""
+        for place in places:
+            self._run("DELETE FROM points WHERE stream = ? AND at_row = ?", place)
 
 
 def events_where(run: Run, condition: str, *values: Any) -> list[StoredEvent]:
@@ -190,6 +278,10 @@ def events_where(run: Run, condition: str, *values: Any) -> list[StoredEvent]:
     found = map(StoredEvent._make, run(f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? {condition}", values))
     # PostgreSQL has its own type of bytes
     return [
-        one._replace(digest=None if one.digest is None else bytes(one.digest), payload=bytes(one.payload))
+        one._replace(
+            retry_key=None if one.retry_key is None else bytes(one.retry_key),
+            digest=None if one.digest is None else bytes(one.digest),
+            payload=bytes(one.payload),
+        )
         for one in found
     ]

@@ -15,7 +15,7 @@ from obil.online.decision_ids import Id, as_ids
 from obil.online.online_classifier import OnlineClassifier
 from obil.policies.notation import policy_from_json
 from obil.service.records import LabelResult, SettingsChange, StreamEvent, StreamSummary
-from obil.service.refusals import BadInputError, KeyReusedError, as_bad_input
+from obil.service.refusals import BadInputError, ErasedError, KeyReusedError, as_bad_input
 from obil.service.storage import stored_event as stored
 from obil.service.storage.writing import Point, Snapshot, StreamRow, Writing
 from obil.service.streams.operations import Decided, Label, Sender, checked_label
@@ -87,7 +87,8 @@ class LiveStream:
         evidence = None if same else decisions.evidence
         decided = stored.DecidedRows(ids, decisions.log_ratios, evidence, decisions.numbers, flags, response)
         payload = stored.write_rows(decided, inputs=inputs)
-        self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(decisions))
+        named = () if ids is None or isinstance(ids, range) else ids
+        self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(decisions), ids=named)
         n_alerts = self.row.n_alerts + int(decisions.alerts.sum())
         self.row = self.row._replace(n_rows=self.online.n_rows, n_alerts=n_alerts)
         self._marks["last_row"] = at
@@ -102,7 +103,8 @@ class LiveStream:
         checked = [checked_label(one, self._classes) for one in labels]
         unknown = [one.id for one in checked if not self.online.feedback(one.id, one.label, propensity=one.propensity)]
         record = {"labels": [list(one) for one in checked], "known": len(checked) - len(unknown), "unknown": unknown}
-        self._log(stored.LABELLED, stored.write_record(record), sender, session, at)
+        named = [one.id for one in checked]
+        self._log(stored.LABELLED, stored.write_record(record), sender, session, at, ids=named)
         self.row = self.row._replace(n_labels=self.online.label_counts.labelled)
         return LabelResult(self.row.name, record["known"], unknown, repeated=False)
 
@@ -149,12 +151,14 @@ class LiveStream:
     def forget(self, rows: Sequence[int], sender: Sender, session: Writing, at: float) -> None:
         """Erase rows that wait for their labels; after the snapshot no replay needs older events."""
         kept = [row for row in rows if self.online.forget(row)]
-        self._log(stored.FORGOTTEN, stored.write_record({"rows": kept}), sender, session, at)
+        self._log(stored.FORGOTTEN, stored.write_record({"rows": kept}), Sender(sender.by), session, at)
         self.save_snapshot(session)
 
     def erase(self, session: Writing) -> None:
-        """Delete the stream."""
-        session.erase_stream(self.row.id)
+        """Delete the stream; its records are erased in slices."""
+        session.delete_stream(self.row.id)
+        while self.created and session.erase_slice(self.row.id):  # of a new stream there is next to nothing
+            pass
         self.erased = True
 
     def described(self) -> StreamRow:
@@ -208,7 +212,9 @@ class LiveStream:
         if sender.idempotency_key is None:
             return None
         event = session.find_retry(self.row.id, sender.idempotency_key)
-        if event is not None and (event.kind, event.digest) != (kind, sender.digest):
+        if event is not None and event.digest is None:
+            raise ErasedError("this request was kept, and erased since, at least in part: it cannot be answered again")
+        if event is not None and (event.kind, event.digest) != (kind, session.digests.of_body(sender.digest)):
             raise KeyReusedError("this idempotency key was used with another body: use a new key")
         return event
 
@@ -233,12 +239,23 @@ class LiveStream:
         return Decided(self.row.name, model, first, decisions, repeated=True)
 
     def _log(
-        self, kind: str, payload: bytes, sender: Sender, session: Writing, at: float, *, n_rows: int = 0
+        self,
+        kind: str,
+        payload: bytes,
+        sender: Sender,
+        session: Writing,
+        at: float,
+        *,
+        n_rows: int = 0,
+        ids: Sequence[Id] = (),
     ) -> stored.StoredEvent:
-        seq, first_row, key = self.row.seq + 1, self.online.n_rows - n_rows, sender.idempotency_key
-        digest = None if key is None else sender.digest
+        seq, first_row = self.row.seq + 1, self.online.n_rows - n_rows
+        key = digest = None
+        if sender.idempotency_key is not None:
+            key = session.digests.of_retry_key(sender.idempotency_key)
+            digest = session.digests.of_body(sender.digest)
         event = stored.StoredEvent(seq, at, kind, sender.by, key, digest, first_row, n_rows, payload)
-        session.append(self.row.id, event)
+        session.append(self.row.id, event, ids)
         self.row = self.row._replace(seq=seq)
         return event
 

@@ -16,11 +16,12 @@ from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedErro
 from obil.service.storage.store import Store, StoreProbe
 from obil.service.storage.stored_event import CREATED, StoredEvent, read_record, write_record
 from obil.service.storage.writing import StreamRow, Writing
+from obil.service.streams.erasure import erase_deleted, erase_old, erase_rows
 from obil.service.streams.group_commit import GroupCommit
 from obil.service.streams.live_stream import LiveStream, StateCopy, summary_of_row
 from obil.service.streams.model_registry import CURRENT, ModelRegistry
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
-from obil.service.streams.replay import erase_old, erase_rows, new_online, replay, resolved_settings
+from obil.service.streams.replay import new_online, replay, resolved_settings
 from obil.service.streams.scoring import score
 from obil.service.streams.stream_request import NewStream, RowsToDecide
 from obil.serving.ratio_model import RatioModel
@@ -49,7 +50,9 @@ class StreamHub:
         max_streams: int = 10_000,
         idle_seconds: float = 600.0,
     ) -> None:
+        store.open_secret()
         self._store, self._registry = store, registry
+        self._deleting = asyncio.Lock()
         self._defaults = StreamSettings() if defaults is None else defaults
         self._store_inputs = store_inputs
         self._version = registry.take_from_folder()  # a model that the gate refuses is not served
@@ -142,9 +145,14 @@ class StreamHub:
         return erased
 
     async def delete(self, stream: str, sender: Sender) -> None:
-        """Delete a stream."""
+        """Delete a stream; return once nothing of it is left."""
         await self._writer.do(stream, lambda live, session, _at: live.erase(session))
-        await asyncio.to_thread(self._store.sweep)
+        await self.finish_deletions()
+
+    async def finish_deletions(self) -> None:
+        """Erase what is left of deleted streams, also of those whose deletion was cut off."""
+        async with self._deleting:  # in one thread, however many are deleted
+            await asyncio.to_thread(erase_deleted, self._store)
 
     async def detail(self, stream: str) -> records.StreamDetail:
         """Return a stream in detail."""
