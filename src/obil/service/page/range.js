@@ -39,7 +39,8 @@ export function moved([from, to], [first, final], { by = 0, zoom = 1 }) {
   const half = ((to - from) * zoom) / 2;
   const middle = (from + to) / 2 + by * (to - from);
   const width = Math.max(half, 0.5);
-  if (middle - width <= first && middle + width >= final) return ALL;
+  const slack = 1e-3; // seconds: + and then - come back to all, whatever is rounded
+  if (middle - width <= first + slack && middle + width >= final - slack) return ALL;
   const kept = Math.max(first - width, Math.min(final + width, middle)); // some of the known stays in sight
   return between(kept - width, kept + width);
 }
