@@ -206,7 +206,8 @@ def test_wrong_keys_cost_the_store_no_more_than_a_few_reads() -> None:
     async def many() -> None:
         await asyncio.gather(*(refused(f"obil_{number:012x}_{number:064x}") for number in range(1_000)))
 
-    asyncio.run(many())
+    for _ in range(3):
+        asyncio.run(many())
     assert store.n_reads == 1
     key, record = make_key("new", ["decide"], now=0.0)
     store.add_key(record)
