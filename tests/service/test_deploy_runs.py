@@ -43,7 +43,7 @@ class Sandbox:
     def command(self, *command: str) -> list[str]:
         """Return a command that runs there as an ordinary user."""
         libraries = [f"/{name}" for name in ("bin", "lib", "lib64", "sbin") if Path(f"/{name}").exists()]
-        system = [word for place in libraries for word in _link_or_bind(Path(place))]
+        system = [argument for place in libraries for argument in _link_or_bind(Path(place))]
         readable = {Path("/usr"), Path(sys.base_prefix), Path(sys.prefix), ROOT, SOURCE}
         places = [*map(str, readable), *self.mounts]
         parents = {str(parent) for place in places for parent in Path(place).parents} - {"/"}
@@ -53,7 +53,7 @@ class Sandbox:
             system += ["--ro-bind", path, path]
         for inside, (path, how) in self.mounts.items():
             system += [how, str(path), inside]
-        variables = [word for name, value in self.environment.items() for word in ("--setenv", name, value)]
+        variables = [argument for name, value in self.environment.items() for argument in ("--setenv", name, value)]
         rights = ["--unshare-user", "--uid", str(USER), "--gid", str(USER)]
         lower: list[str] = []
         if os.geteuid() == 0:

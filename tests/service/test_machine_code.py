@@ -33,7 +33,7 @@ def test_says_so_while_machine_code_is_compiled_and_nothing_while_it_is_not(monk
     assert len(lines) == n_lines
 
 
-def test_a_stream_is_used_in_all_ways_without_leaving_anything(model: RatioModel) -> None:
+def test_a_stream_is_used_once_and_thrown_away(model: RatioModel) -> None:
     used: list[Any] = []
     compile_for(model)
     with pytest.MonkeyPatch.context() as patch:
