@@ -63,7 +63,7 @@ def crash(store: str, options: argparse.Namespace) -> int:
         f"{counts['kills of the database']} of the database; {counts['acknowledged decisions']} decisions and "
         f"{counts['acknowledged labels']} labels acknowledged; lost {counts['lost decisions']} and "
         f"{counts['lost labels']}, doubled {doubled}; {counts['states compared']} states compared; "
-        f"{len(faults)} faults"
+        f"{counts['acknowledged erasures']} erasures; {len(faults)} faults"
     )
     return len(faults)
 

@@ -1,4 +1,4 @@
-"""Put load on services: threads that decide and label, and remember what was acknowledged."""
+"""Put load on services: threads that decide, label and erase, and remember what was acknowledged."""
 
 import json
 import threading
@@ -6,15 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
 
 from tests.service.models import gaussian_rows
 
-STREAMS = ("north", "south", "east")
+ERASED_FROM = "west"  # of the other streams nothing is erased: their logs replay from the first event
+STREAMS = ("north", "south", "east", ERASED_FROM)
 ACKNOWLEDGED = 200
-DECISIONS, LABELS = "decisions", "labels"
+DECISIONS, LABELS, ERASURES = "decisions", "labels", "erasures"
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Sent:
     @property
     def ids(self) -> list[Any]:
         """The ids of its rows or labels as they are known: by the sender, or by the answer."""
+        if self.kind == ERASURES:
+            return [self.body["id"]]
         if self.kind == LABELS:
             return [one["id"] for one in self.body["labels"]]
         if "ids" in self.body:
@@ -39,6 +43,8 @@ class Sent:
 
     def post(self, client: httpx.Client, address: str) -> httpx.Response:
         """Send it, for the first time or again, in the same bytes."""
+        if self.kind == ERASURES:
+            return client.delete(f"{address}/v1/streams/{self.stream}/decisions/{quote(self.body['id'], safe='')}")
         headers = {"content-type": "application/json"}
         if self.key is not None:
             headers["idempotency-key"] = self.key
@@ -55,6 +61,7 @@ class Sender(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._rng, self._addresses, self._stop_asked = np.random.default_rng(seed), addresses, stop
         self._rows = gaussian_rows(500, 0.3, seed=seed[-1])[0].tolist()
+        self._erasable: list[str] = []
         self._unlabelled: dict[str, list[Any]] = {stream: [] for stream in STREAMS}
         self.sent: list[Sent] = []
         self.n_acknowledged = 0
@@ -78,6 +85,8 @@ class Sender(threading.Thread):
                     self.n_acknowledged += 1
                     if request.kind == DECISIONS:
                         self._unlabelled[request.stream] += request.ids
+                    elif request.kind == LABELS and request.stream == ERASED_FROM:
+                        self._erasable += [name for name in request.ids if isinstance(name, str)]
                 elif answer.status_code == 503:
                     time.sleep(0.05)
                 else:
@@ -93,9 +102,14 @@ class Sender(threading.Thread):
             # each decision is labelled once only: a second label of one would be a doubled one
             labels = [{"id": waiting.pop(), "label": int(rng.random() < 0.3)} for _ in range(n)]
             return Sent(stream, LABELS, {"labels": labels}, key)
+        if stream == ERASED_FROM and rng.random() < 0.3:
+            if self._erasable:
+                return Sent(stream, ERASURES, {"id": self._erasable.pop()}, None)
+            if waiting and isinstance(waiting[-1], str):
+                return Sent(stream, ERASURES, {"id": waiting.pop()}, None)
         n = 1 if rng.random() < 0.6 else int(rng.integers(2, 120))  # over 64 rows are scored by another thread
         rows = [self._rows[int(place)] for place in rng.integers(len(self._rows), size=n)]
         body: dict[str, Any] = {"rows": rows}
         if rng.random() < 0.8:
-            body["ids"] = [f"{self.name}-{len(self.sent)}-{place}" for place in range(n)]
+            body["ids"] = [f"<{self.name}-{len(self.sent)}-{place}>" for place in range(n)]
         return Sent(stream, DECISIONS, body, key)

@@ -10,15 +10,15 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from obil.service.storage.store import open_store
 from obil.service.streams.model_registry import ModelRegistry
 from tests.crash.audit import StreamAudit, new_audits
-from tests.crash.load import ACKNOWLEDGED, DECISIONS, Sender, Sent
-from tests.service.postgres import PostgresServer
+from tests.crash.load import ACKNOWLEDGED, DECISIONS, ERASED_FROM, ERASURES, Sender, Sent
+from tests.service.postgres import PostgresServer, open_test_store
 from tests.service.service_process import ServiceLauncher, ServiceProcess, kill_all
 
 PATIENCE = 60.0  # seconds
 MOST_ACKNOWLEDGED, LONGEST_LOAD = 300, 15.0  # requests and seconds of a round, before something is killed
+MEMORY_STREAMS = 2  # fewer than there are: they leave memory and are restored all the time
 KEPT_FOR_LATER = 100  # acknowledged requests that are sent again in later rounds
 
 
@@ -38,9 +38,10 @@ class CrashRounds:
     ) -> None:
         self._launcher, self._folder, self._url, self._server = launcher, folder, url, server
         self._rng, self._seed, self._n_clients = np.random.default_rng(seed), seed, n_clients
-        self._services: list[ServiceProcess] = [launcher.start(url) for _ in range(n_services)]
+        self._services: list[ServiceProcess] = [self._start() for _ in range(n_services)]
         self._audits = new_audits()
         self._keyed: list[Sent] = []  # acknowledged, with a key
+        self._erased: set[str] = set()
         self._n_rounds = 0
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -82,6 +83,9 @@ class CrashRounds:
             self.counts["rows in the log"] += audit.n_rows
             self.counts["labels in the log"] += audit.n_labels
 
+    def _start(self) -> ServiceProcess:
+        return self._launcher.start(self._url, memory_streams=MEMORY_STREAMS)
+
     def _addresses(self) -> list[str]:
         return [service.address for service in self._services]
 
@@ -103,11 +107,11 @@ class CrashRounds:
             if service.exit_code is None:
                 continue
             if self._rng.random() < 0.15:  # it dies while it starts, too
-                unborn = self._launcher.begin(self._url)
+                unborn = self._launcher.begin(self._url, memory_streams=MEMORY_STREAMS)
                 time.sleep(self._rng.uniform(0.0, 0.6))
                 unborn.kill()
                 self.counts["kills of a service"] += 1
-            self._services[place] = self._launcher.start(self._url)
+            self._services[place] = self._start()
         end = time.monotonic() + PATIENCE
         for address in self._addresses():  # one that lost its database recovers by itself
             while httpx.get(f"{address}/readyz", timeout=PATIENCE).status_code != ACKNOWLEDGED:
@@ -118,8 +122,9 @@ class CrashRounds:
     def _account(self, sent: list[Sent]) -> None:
         self._follow()
         with httpx.Client(timeout=PATIENCE) as client:
+            self._finish_erasures([one for one in sent if one.kind == ERASURES], client)
             for request in sent:
-                if request.answer is None:
+                if request.answer is None and request.kind != ERASURES:
                     self._ask_again(request, client)
             asked_again = [one for one in sent if one.key is not None and one.answer is not None]
             for request in [*self._pick(asked_again, 20), *self._pick(self._keyed, 10)]:
@@ -135,11 +140,36 @@ class CrashRounds:
                     elif audit.n_rows:
                         self.faults.append(f"{name}: {detail.status_code} {detail.text:.200}")
         for request in sent:
-            if request.answer is not None:
+            if request.answer is not None and request.kind != ERASURES:
                 self.counts[f"acknowledged {request.kind}"] += len(request.ids)
                 lost = self._audits[request.stream].lost(request)
                 self.counts[f"lost {request.kind}"] += len(lost)
                 self.faults += lost
+
+    def _finish_erasures(self, erasures: list[Sent], client: httpx.Client) -> None:
+        """Send erasures again that were cut off, and look for what was erased in all rows and files."""
+        for request in erasures:
+            if request.answer is not None:
+                self.counts["acknowledged erasures"] += 1
+                continue
+            answer = request.post(client, self._any_address())
+            self.counts["erasures that were cut off"] += 1
+            if answer.status_code not in (ACKNOWLEDGED, 404):  # 404: it was erased before the answer was cut off
+                self.faults.append(f"{request.stream}: an erasure got {answer.status_code} {answer.text:.200}")
+        self._erased |= {name for request in erasures for name in request.ids}
+        audit = self._audits[ERASED_FROM]
+        audit.erase(self._erased)
+        store = open_test_store(self._url)
+        try:
+            store.open_secret()
+            self.faults += audit.found_again(store)
+        finally:
+            store.close()
+        if self._server is None:
+            for path in Path(self._url).parent.glob(f"{Path(self._url).name}*"):
+                found = audit.in_bytes(path.read_bytes())
+                self.faults += [f"{path.name} holds {name!r}, which was erased" for name in found]
+                self.counts["files searched for erased ids"] += 1
 
     def _ask_again(self, request: Sent, client: httpx.Client) -> None:
         """Account for a request that was cut off or refused: with a key it is sent again, and counts once."""
@@ -163,7 +193,13 @@ class CrashRounds:
         self._expect_repeated(request, client)
 
     def _expect_repeated(self, request: Sent, client: httpx.Client) -> None:
-        answer = request.post(client, self._any_address()).json()
+        response = request.post(client, self._any_address())
+        if request.stream == ERASED_FROM and not self._erased.isdisjoint(request.ids):
+            self.counts["retries of what was erased"] += 1
+            if response.status_code != 410:
+                self.faults.append(f"{request.stream}: a retry of {request.key}, erased, got {response.status_code}")
+            return
+        answer = response.json()
         expected = {**(request.answer or {}), "repeated": True}
         self.counts["retries of what was acknowledged"] += 1
         if answer != expected:
@@ -178,7 +214,7 @@ class CrashRounds:
         return [requests[int(place)] for place in self._rng.choice(len(requests), size=n, replace=False)]
 
     def _follow(self, *, whole: bool = False) -> None:
-        store = open_store(self._url)
+        store = open_test_store(self._url)
         try:
             models = ModelRegistry(self._folder, store).get
             audits: list[StreamAudit] = list(self._audits.values())

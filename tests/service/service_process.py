@@ -74,19 +74,20 @@ class ServiceLauncher:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 
-    def begin(self, store: str, *options: str, folder: Path | None = None) -> "ServiceProcess":
+    def begin(self, store: str, *options: str, folder: Path | None = None, **settings: int) -> "ServiceProcess":
         """Start a service, without waiting until it answers."""
         self._n_started += 1
         log = self._logs / f"service-{self._n_started}.log"
         args = ["serve", str(folder or self._folder), "--port", "0", "--store", store, *options]
-        environment = {"OBIL_SERVICE_SECRET_FILE": str(SECRET_FILE)} if store.startswith("postgresql") else {}
+        environment = {f"OBIL_SERVICE_{name.upper()}": str(value) for name, value in settings.items()}
+        environment |= {"OBIL_SERVICE_SECRET_FILE": str(SECRET_FILE)} if store.startswith("postgresql") else {}
         process = ServiceProcess(self, self.ask({"args": args, "log": str(log), "environment": environment}), log)
         self._running.append(process)
         return process
 
-    def start(self, store: str, *options: str, folder: Path | None = None) -> "ServiceProcess":
+    def start(self, store: str, *options: str, folder: Path | None = None, **settings: int) -> "ServiceProcess":
         """Start a service and wait until it answers."""
-        process = self.begin(store, *options, folder=folder)
+        process = self.begin(store, *options, folder=folder, **settings)
         process.wait_until_it_answers()
         return process
 
