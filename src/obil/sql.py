@@ -19,7 +19,7 @@ from obil.serving.scorers import PROBABILITY, ColumnScorer
 __all__ = ["SqlExpressions", "sql_expressions"]
 
 FLOATS = {"duckdb": "DOUBLE", "postgres": "DOUBLE PRECISION", "bigquery": "FLOAT64"}
-LONGEST_NAME = {"duckdb": 255, "postgres": 63, "bigquery": 300}  # bytes; PostgreSQL cuts longer ones without a word
+LONGEST_NAME = {"duckdb": 255, "postgres": 63, "bigquery": 300}  # bytes; PostgreSQL cuts longer ones silently
 LARGEST_MARGIN = 1e300
 LARGEST_EXPONENT = 700.0  # of e in double precision
 

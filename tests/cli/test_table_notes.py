@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from obil.cli.table_notes import note_on_balance, notes_on_table
+from obil.cli.table_notes import note_if_balanced, notes_on_table
 from tests.cli.cases import obil
 
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 
 
-def plain_table(n: int = 800, share: float = 0.1) -> pd.DataFrame:
+def plain_table(n: int = 800, prior: float = 0.1) -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    label = rng.random(n) < share
+    label = rng.random(n) < prior
     return pd.DataFrame(
         {
             "size": rng.normal(label * 1.2).round(4),
@@ -34,8 +34,8 @@ def notes(table: pd.DataFrame, *, auc: float = 0.8) -> list[str]:
 
 def test_nothing_is_said_of_a_plain_table() -> None:
     assert notes(plain_table()) == []
-    assert note_on_balance(np.array([0.9, 0.1]), "the table") is None
-    assert note_on_balance(np.array([0.6, 0.3, 0.1]), "the table") is None
+    assert note_if_balanced(np.array([0.9, 0.1]), "the table") is None
+    assert note_if_balanced(np.array([0.6, 0.3, 0.1]), "the table") is None
 
 
 def shuffled(n: int) -> np.ndarray:
@@ -80,14 +80,14 @@ def test_a_model_that_is_too_good_is_doubted_once() -> None:
 
 @pytest.mark.parametrize("prior", [[0.5, 0.5], [0.35, 0.65], [0.3, 0.33, 0.37]])
 def test_balanced_classes_ask_for_the_prior(prior: list[float]) -> None:
-    assert "--prior" in str(note_on_balance(np.array(prior), "the table"))
+    assert "--prior" in str(note_if_balanced(np.array(prior), "the table"))
 
 
-def test_a_balanced_table_is_noted_by_fit_verify_predict_and_stream(
+def test_equally_common_classes_are_noted_by_fit_verify_predict_and_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = plain_table(400, share=0.5)
+    table = plain_table(400, prior=0.5)
     table["income"] = [f"{value:,}" for value in table["income"]]
     table.to_csv("train.csv", index=False)
     said = obil("fit", "train.csv", "--target", "fraud", "--model", "logistic", "--out", "model")

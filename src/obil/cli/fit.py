@@ -51,7 +51,7 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Fit a model on a labelled table, calibrate it on rows it has not seen, and save it."""
-    from obil.cli.table_notes import note_on_balance, notes_on_table
+    from obil.cli.table_notes import note_if_balanced, notes_on_table
     from obil.datasets.times import as_times
     from obil.errors import InvalidInputError
     from obil.estimators.named_models import OBIL
@@ -115,7 +115,7 @@ def fit(
     if score is None:
         learned_from = fitted.model.feature_names or ()
         summary["notes"] += notes_on_table(features, labels, learned_from, auc=summary["auc"]["value"], time=times)
-    balanced = note_on_balance(fitted.model.prior_, "the table")
+    balanced = note_if_balanced(fitted.model.prior_, "the table")
     summary["notes"] += [] if balanced is None else [balanced]
     measuring = "Measuring how fast the prior is followed..."
     show_step(measuring)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,7 +38,7 @@ def predict(
     trust: common.Trust = None,
 ) -> None:
     """Write the log ratio, the posterior and the decision of each row, all at one prior."""
-    from obil.cli.table_notes import warn_of_balance
+    from obil.cli.table_notes import warn_if_balanced
     from obil.online.online_classifier import OnlineClassifier
     from obil.trackers import FixedPrior
 
@@ -50,7 +50,7 @@ def predict(
     stated = any(option is not None for option in (policy, cost_fp, cost_fn))
     label = tables.positive_class(positive, fitted, needed=stated)
     if prior is None:
-        warn_of_balance(fitted.prior_)
+        warn_if_balanced(fitted.prior_)
     start = None if prior is None else fitted.as_prior(tables.stated_prior(prior, fitted, label))
     online = OnlineClassifier(
         fitted, policy=rule, tracker=FixedPrior(), prior=start, positive=label, monitor=False, horizon=0
@@ -58,7 +58,7 @@ def predict(
     table = tables.read_for_model(data, fitted, text=kept)
     with working(f"Scoring {len(table.frame):,} rows..."):
         decisions = online.decide_log_ratios(fitted.log_ratios(table.rows))
-    scored = _scored(table.frame[kept], decisions, fitted)
+    scored = _scored(table.frame[kept], decisions)
     if out is None:
         scored.to_csv(sys.stdout, index=False)
     else:
@@ -66,20 +66,11 @@ def predict(
         _report(decisions, fitted, online.log_threshold, out)
 
 
-def _scored(kept: "pd.DataFrame", decisions: "Decisions", model: "RatioModel") -> "pd.DataFrame":
-    """Return the kept columns with what was found; of two classes, only the second one's columns."""
+def _scored(kept: "pd.DataFrame", decisions: "Decisions") -> "pd.DataFrame":
+    """Return the kept columns with what was found."""
     import pandas as pd
 
-    posteriors = decisions.posteriors
-    found: dict[str, Any] = {}
-    if model.n_classes == 2:
-        found |= {"log_ratio": decisions.log_ratios[:, 1], "posterior": posteriors[:, 1]}
-    else:
-        names = model.classes_.tolist()
-        found |= {f"log_ratio_{name}": decisions.log_ratios[:, k] for k, name in enumerate(names) if k}
-        found |= {f"posterior_{name}": posteriors[:, k] for k, name in enumerate(names)}
-    found["decision"] = decisions.labels
-    ours = pd.DataFrame(found, index=kept.index)
+    ours = pd.DataFrame(decisions.columns(), index=kept.index)
     return kept.rename(columns={name: f"{name}_kept" for name in kept.columns if name in ours.columns}).join(ours)
 
 

@@ -28,7 +28,7 @@ def sql(
 
     The model calibrates a score that another system computes (`obil fit --score`).
     """
-    from obil.cli.table_notes import warn_of_balance
+    from obil.cli.table_notes import warn_if_balanced
     from obil.errors import InvalidInputError
     from obil.sql import sql_expressions
 
@@ -41,5 +41,5 @@ def sql(
         raise InvalidInputError("this model knows no name of its score column: give --score")
     found = sql_expressions(fitted, column, prior=start, dialect=dialect, policy=rule, positive=label)
     if prior is None:
-        warn_of_balance(fitted.prior_)
+        warn_if_balanced(fitted.prior_)
     typer.echo(f"  {found.select_list()}")

@@ -68,10 +68,10 @@ def notes_on_table(
     return notes
 
 
-def note_on_balance(prior: FloatArray, what: str) -> str | None:
+def note_if_balanced(prior: FloatArray, what: str) -> str | None:
     """Return a line for classes that are about equally common, as they seldom are where a model is used.
 
-    >>> note_on_balance(np.array([0.5, 0.5]), "the table")
+    >>> note_if_balanced(np.array([0.5, 0.5]), "the table")
     'the classes are about equally common in the table: if it was balanced or undersampled, state the prior of the rows to be decided, such as --prior .02, in obil predict and obil stream'
     """  # noqa: E501  # one line of output
     if len(prior) * float(prior.min()) < 2.0 * BALANCED:
@@ -82,9 +82,9 @@ def note_on_balance(prior: FloatArray, what: str) -> str | None:
     )
 
 
-def warn_of_balance(prior: FloatArray) -> None:
+def warn_if_balanced(prior: FloatArray) -> None:
     """Say on standard error that a model was fitted on balanced classes, where rows are judged by their prior."""
-    note = note_on_balance(prior, "the rows that the model was fitted on")
+    note = note_if_balanced(prior, "the rows that the model was fitted on")
     if note is not None:
         typer.echo(f"Note: {note}", err=True)
 

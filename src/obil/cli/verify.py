@@ -21,14 +21,14 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Judge calibration on held-out rows; exit code 1 when the deployment gate refuses the model."""
-    from obil.cli.table_notes import warn_of_balance
+    from obil.cli.table_notes import warn_if_balanced
     from obil.evaluation.verify import verify as verified
 
     fitted = tables.load_model(model, trust)
     rows = tables.read_labelled(holdout, fitted, target)
     with working(f"Judging {len(rows.labels):,} rows..."):
         found = verified(fitted, rows.rows, fitted.classes_[rows.labels])
-    warn_of_balance(fitted.prior_)
+    warn_if_balanced(fitted.prior_)
     if as_json:
         print_json({"model": str(model), "unlabelled": rows.n_unlabelled} | found.to_json())
     else:
