@@ -67,7 +67,7 @@ def cells(settings: Settings) -> list[Cell]:
 
 
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """Decide the stream of one set in every way; return the log loss of each."""
+    """Decide the stream of one set by every method; return the log loss of each."""
     stream = deployed(cell["set"], int(settings["most_rows"]), without=cell["by"])
     keys = _keys(cell, settings, len(stream.labels))
     labels = LateLabels.drawn(len(keys), settings)
@@ -122,9 +122,9 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         "new keys: common level",
     ]  # fmt: skip
     verdicts = [
-        f"against {words} {figures[f'{prefix}{FLEET}.against_{other}.worst']:.4f} at worst and "
+        f"against {named} {figures[f'{prefix}{FLEET}.against_{other}.worst']:.4f} at worst and "
         f"{figures[f'{prefix}{FLEET}.against_{other}.mean']:.4f} on average"
-        for prefix, other, words in (
+        for prefix, other, named in (
             ("", SEPARATE, "separate trackers"), ("", COMMON, "one tracker"), ("new_", SEPARATE, "new separate keys"),
         )
     ]  # fmt: skip

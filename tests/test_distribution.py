@@ -99,9 +99,9 @@ def test_an_empty_environment_with_the_wheel_alone_runs_the_commands(built: Path
     rows.to_csv(tmp_path / "train.csv", index=False)
     rows.drop(columns="fraud").to_csv(tmp_path / "new.csv", index=False)
 
-    def run(*words: str) -> str:
-        done = subprocess.run([scripts / "obil", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"obil {words}: {done.stdout[-1_000:]} {done.stderr[-2_000:]}"
+    def run(*arguments: str) -> str:
+        done = subprocess.run([scripts / "obil", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"obil {arguments}: {done.stdout[-1_000:]} {done.stderr[-2_000:]}"
         return done.stdout
 
     assert obil.__version__ in run("--version")

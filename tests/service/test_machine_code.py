@@ -5,7 +5,7 @@ import numba
 import pytest
 
 from obil.service import machine_code
-from obil.service.machine_code import compile_for, saying
+from obil.service.machine_code import compile_for, show_compiling
 from obil.serving.ratio_model import RatioModel
 
 
@@ -14,7 +14,7 @@ def test_says_so_while_machine_code_is_compiled_and_nothing_while_it_is_not(monk
     monkeypatch.setattr(machine_code, "SAY_SECONDS", 0.05)
     lines: list[str] = []
 
-    with saying(lines.append):
+    with show_compiling(lines.append):
         time.sleep(0.2)
     assert lines == []
 
@@ -22,12 +22,12 @@ def test_says_so_while_machine_code_is_compiled_and_nothing_while_it_is_not(monk
     def new(number: float) -> float:
         return number + 1.0
 
-    with saying(lines.append):
+    with show_compiling(lines.append):
         assert new(1.0) == 2.0
     n_lines = len(lines)
     assert lines
     assert lines[0].startswith("compiling machine code, once per installation: 0 functions, 0 s")
-    with saying(lines.append):
+    with show_compiling(lines.append):
         assert new(1.0) == 2.0  # it is compiled already
         time.sleep(0.2)
     assert len(lines) == n_lines

@@ -64,10 +64,10 @@ def serve(
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
     defaults = StreamSettings(policy=dict(rule.to_json()), positive=positive)
     typer.echo(f"obil opens {model}...", err=True)  # compiled code and a large model take seconds
-    run_service(model, settings, trusted=trust or (), defaults=defaults, announce=_announce, progress=_say)
+    run_service(model, settings, trusted=trust or (), defaults=defaults, announce=_announce, progress=_show_progress)
 
 
-def _say(line: str) -> None:
+def _show_progress(line: str) -> None:
     typer.echo(f"obil is {line}", err=True)
 
 

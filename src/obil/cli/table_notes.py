@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST_VALUES = 20  # that a column takes: a flag or a version that rises may well be worth learning
-MOST_LEVELS = 50  # of a category that is judged alone: with more, it tells the rows apart and not the classes
+MOST_LEVELS = 50  # of a category that is judged alone: with more, it is almost an id
 BALANCED = 1.0 / 3.0  # of the rows: a rarer class that has as much was seldom left as it came
 SEPARATES = 0.99  # area under the ROC curve
 TOO_GOOD = 0.995  # the same, of a model

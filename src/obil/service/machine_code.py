@@ -44,7 +44,7 @@ def use(online: OnlineClassifier, table: Any, label: Any) -> None:
 
 
 @contextmanager
-def saying(say: Callable[[str], None]) -> Iterator[None]:
+def show_compiling(show: Callable[[str], None]) -> Iterator[None]:
     """Call a function with a line of progress, again and again, while machine code is compiled."""
     compiling, done = _Compiling(), threading.Event()
 
@@ -53,7 +53,7 @@ def saying(say: Callable[[str], None]) -> Iterator[None]:
         while not done.wait(wait):
             if compiling.since is not None and compiling.n_open:
                 seconds = time.monotonic() - compiling.since
-                say(
+                show(
                     f"compiling machine code, once per installation: {compiling.n_functions} functions, {seconds:.0f} s"
                 )
                 wait = SAY_SECONDS

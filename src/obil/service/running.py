@@ -19,7 +19,7 @@ from obil.errors import InvalidInputError, ObilError
 from obil.service.http.app import create_app
 from obil.service.http.connections import Connections, LimitedProtocol
 from obil.service.json_logs import set_up_json_logs
-from obil.service.machine_code import compile_for, saying
+from obil.service.machine_code import compile_for, show_compiling
 from obil.service.refusals import RefusedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import open_store
@@ -59,7 +59,7 @@ def run_service(
         )
     listening = bound_socket(settings.host, settings.port)  # before a store is created or a model loaded
     try:
-        with saying(progress):
+        with show_compiling(progress):
             app = open_service(model, settings, trusted=trusted, defaults=defaults)
             compile_for(app.state.obil.streams.model, defaults)  # or the first row would wait
     except BaseException:

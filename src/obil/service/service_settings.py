@@ -72,7 +72,7 @@ class ServiceSettings(BaseSettings):
 
 
 def _refuse_unknown(variables: Iterable[str]) -> None:
-    """Refuse a variable that looks like a setting and is none: it would be ignored in silence."""
+    """Refuse a variable that looks like a setting and is none: it would be ignored without a warning."""
     known = [f"{PREFIX}{name.upper()}" for name in ServiceSettings.model_fields]
     unknown = sorted(name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known)
     if unknown:
