@@ -93,6 +93,19 @@ class Decisions(Sequence[Decision]):
         """Whether the positive class was decided, (n,)."""
         return np.equal(self.numbers, -1 if self.positive is None else self.positive)
 
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return log ratios, posteriors and decisions as the columns of a table; of two classes, those of the second.
+
+        With more classes there is a `log_ratio_NAME` of each but the first, and a `posterior_NAME` of each.
+        """
+        if len(self.classes) == 2:
+            found = {"log_ratio": self.log_ratios[:, 1], "posterior": self.posteriors[:, 1]}
+        else:
+            names = self.classes.tolist()
+            found = {f"log_ratio_{name}": self.log_ratios[:, k] for k, name in enumerate(names) if k}
+            found |= {f"posterior_{name}": self.posteriors[:, k] for k, name in enumerate(names)}
+        return {**found, "decision": self.labels}
+
     def __len__(self) -> int:
         return len(self.numbers)
 
