@@ -3,16 +3,16 @@
 import csv
 import hashlib
 import io
-import os
 import stat
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from obil.cli.appended_file import AppendedFile
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision import Decisions
-from obil.online.state.checkpoint import Checkpoint, sync_folder
+from obil.online.state.checkpoint import Checkpoint
 
 COLUMNS = ("row", "label", "posterior", "effective_prior", "log_ratio", "threshold", "trusted", "reachable")
 
@@ -71,7 +71,7 @@ class DecisionLog:
         self.header = header
         self.n_bytes = 0
         self.last_line = b""
-        self._file: IO[bytes] | None = None
+        self._file = None if path is None else AppendedFile(path)
 
     def check(self, checkpoint: Checkpoint | None, *, overwrite: bool) -> None:
         """Refuse, changing nothing, an output that is not the one of the checkpoint."""
@@ -96,7 +96,7 @@ class DecisionLog:
                 "back, or remove both and start again"
             )
         if checkpoint.out_bytes == 0:
-            start = _text([self.header])
+            start = csv_text([self.header])
             ours = b"" if size == 0 else _part(self.path, 0, len(start))
             if not start.startswith(ours) and not overwrite:
                 raise InvalidInputError(f"{self.path} holds something else than decisions: remove it, or --overwrite")
@@ -108,45 +108,36 @@ class DecisionLog:
 
     def open(self) -> None:
         """Become the only writer of the file, changing nothing in it."""
-        if self.path is None:
-            self._file = sys.stdout.buffer
-            return
-        self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-        _lock(self._file, self.path)
-        sync_folder(self.path.parent)
+        if self._file is not None:
+            self._file.open()
 
     def cut_back(self) -> None:
         """Drop what was written after the checkpoint; start a new output with its header."""
-        if self._file is not None and self.path is not None:
-            self._file.truncate(self.n_bytes)
-            self._file.seek(self.n_bytes)
+        if self._file is not None:
+            self._file.n_bytes = self.n_bytes
+            self._file.cut_back()
         if self.n_bytes == 0:
             self.append([[name] for name in self.header])
 
     def append(self, columns: Sequence[Sequence[Any]]) -> None:
         """Write lines, of which these are the columns, and let readers see them."""
+        # a line at a time: a million tuples would keep the collector busy
+        text = csv_text(zip(*columns, strict=True))
         if self._file is None:
-            raise RuntimeError("a decision log is opened before it is written to")
-        text = _text(zip(*columns, strict=True))  # a line at a time: a million tuples would keep the collector busy
-        last = _text([[cells[-1] for cells in columns]])
-        try:
-            self._file.write(text)
-            self._file.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:  # a full disk does not say which
-            raise OSError(error.errno, error.strerror, str(self.path or "standard output")) from None
+            _write_out(text)
+        else:
+            self._file.append(text)
         self.n_bytes += len(text)
-        self.last_line = last
+        self.last_line = csv_text([[cells[-1] for cells in columns]])
 
     def sync(self) -> None:
         """Make what was written outlast a crash: only then may a checkpoint count it."""
-        if self._file is not None and self.path is not None:
-            os.fsync(self._file.fileno())
+        if self._file is not None:
+            self._file.sync()
 
     def close(self) -> None:
         """Let the file go; standard output stays open."""
-        if self._file is not None and self.path is not None:
+        if self._file is not None:
             self._file.close()
 
 
@@ -155,7 +146,8 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _text(lines: Iterable[Sequence[Any]]) -> bytes:
+def csv_text(lines: Iterable[Sequence[Any]]) -> bytes:
+    """Return lines of CSV, from their cells."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue().encode()
@@ -173,12 +165,11 @@ def _part(path: Path, start: int, size: int) -> bytes:
         return file.read(size)
 
 
-def _lock(file: IO[bytes], path: Path) -> None:
+def _write_out(text: bytes) -> None:
     try:
-        import fcntl
-    except ImportError:  # Windows has no advisory locks
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InvalidInputError(f"another obil stream is writing {path}: a stream has one writer") from None
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None

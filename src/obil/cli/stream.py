@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from obil.datasets.table_stream import ColumnType
     from obil.serving.ratio_model import RatioModel
 
+ROWS_LEFT_OUT = 3  # exit code
+
 
 @common.one_line_errors()
 def stream(
@@ -57,6 +59,13 @@ def stream(
         int | None,
         typer.Option(min=1, help="Rows between checkpoints; 1,000 of standard input, 20,000 of a file if not given."),
     ] = None,
+    on_error: Annotated[
+        str,
+        typer.Option(help="What a bad row does: stop, skip, or quarantine=FILE, which gets the row and what is wrong."),
+    ] = "stop",
+    max_bad: Annotated[
+        str, typer.Option(help="Part of the rows beyond which bad ones stop the stream all the same.")
+    ] = "1%",
     live: Annotated[
         bool, typer.Option("--live", help="The input continues where it stopped (after a header): skip no rows.")
     ] = False,
@@ -73,13 +82,16 @@ def stream(
     state, skips the rows that were decided, and resumes: the result is that of one uninterrupted run.
     """
     from obil.cli.decision_log import DecisionLog, digest, header_of
+    from obil.cli.left_out import left_out_by
     from obil.cli.stream_run import StreamRun
-    from obil.cli.table_notes import warn_of_balance
+    from obil.cli.table_notes import warn_if_balanced
     from obil.serving.files import MANIFEST
 
     to_file = str(out) != "-"
     state = Path(f"{out}.state") if state is None and to_file else state
-    _require_paths(data, out if to_file else None, state)
+    left_out = left_out_by(on_error, max_bad)
+    quarantine = None if left_out.file is None else left_out.file.path
+    _require_paths({"the input": data, "--out": out, "--state": state, "--on-error quarantine": quarantine})
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
     fitted = tables.load_model(model, trust)
     stated = any(option is not None for option in (policy, cost_fp, cost_fn))
@@ -94,6 +106,7 @@ def stream(
     run = StreamRun(
         streams=streams,
         log=log,
+        left_out=left_out,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,
         decided=[0] * fitted.n_classes,
@@ -102,13 +115,14 @@ def stream(
         at=at,
     )
     log.check(saved, overwrite=overwrite)
+    left_out.check(saved, overwrite=overwrite)
     if saved is not None:
         run.resume(saved, change_policy=change_policy)
     try:
-        with closing(streams), closing(log):
+        with closing(streams), closing(log), closing(left_out):
             types = _types(fitted, [*kept, *([] if at is None else [at])])
             if saved is None and prior is None:
-                warn_of_balance(fitted.prior_)
+                warn_if_balanced(fitted.prior_)
             stopped = run.go(data, types, live=live, quiet=not to_file)
             summary = run.summary(stopped)
     except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
@@ -120,6 +134,8 @@ def stream(
         _print_summary(summary)
     if stopped:
         raise typer.Exit(128 + stopped)
+    if summary["left_out_this_run"]:
+        raise typer.Exit(ROWS_LEFT_OUT)
 
 
 def _streams(model: "RatioModel", by: str | None, state: Path | None, **settings: Any) -> "SingleStream | KeyedStreams":
@@ -135,20 +151,17 @@ def _streams(model: "RatioModel", by: str | None, state: Path | None, **settings
     return SingleStream(online, state, online.prior)
 
 
-def _require_paths(data: Path, out: Path | None, state: Path | None) -> None:
+def _require_paths(named: dict[str, Path | None]) -> None:
     from obil.errors import InvalidInputError
 
-    named = {"the input": data, "--out": out, "--state": state}
     paths = {name: path.resolve() for name, path in named.items() if path is not None and str(path) != "-"}
     if len(set(paths.values())) < len(paths):
         raise InvalidInputError(f"{', '.join(paths)} must be different files")
-    for name in ("--out", "--state"):
-        if name in paths and paths[name].is_dir():
+    for name, path in paths.items():
+        if path.is_dir():
             raise InvalidInputError(f"{name} must be a file, and {named[name]} is a folder")
-        if name in paths and not paths[name].parent.is_dir():
+        if name != "the input" and not path.parent.is_dir():
             raise InvalidInputError(f"{name} must lie in a folder that exists, got {named[name]}")
-    if "the input" in paths and paths["the input"].is_dir():
-        raise InvalidInputError(f"the input must be a file, and {data} is a folder")
 
 
 def _types(model: "RatioModel", keep: Sequence[str]) -> "dict[str, ColumnType]":
@@ -178,6 +191,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
         rows += f" of {summary['keys']:,} keys of {summary['by']!r:.60}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary["decided"].items())
     say(f"{rows}, {counts if positive is None else format(summary['alerts'], ',') + ' alerts'}: {summary['out']}")
+    if summary["left_out"]:
+        say(_left_out_line(summary))
     for name, now in summary.get("prior", {}).items():
         if positive is not None and name != positive:
             continue
@@ -190,3 +205,11 @@ def _print_summary(summary: dict[str, Any]) -> None:
         say(f"threshold: {summary['log_threshold']:.4g} on the log ratio")
     if summary["stopped_by_signal"]:
         say("Stopped; the same command resumes from here.")
+
+
+def _left_out_line(summary: dict[str, Any]) -> str:
+    bad, rows = summary["left_out"], summary["rows"]
+    line = f"{bad:,} bad rows were left out ({100 * bad / (bad + rows):.2g} %)"
+    if summary["first_left_out"] is not None:
+        line += f", the first of this run because {summary['first_left_out']}"
+    return line if summary["quarantine"] is None else f"{line}: {summary['quarantine']}"

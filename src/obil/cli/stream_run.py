@@ -1,19 +1,21 @@
 """Run one stream: rows in, lines out, and checkpoints from which it resumes exactly."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import merge
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, IntArray
 from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, columns_of, digest
+from obil.cli.left_out import LeftOut, Numbered
 from obil.cli.stream_times import times_of
-from obil.datasets.table_stream import Columns, ColumnType, iter_table
+from obil.datasets.table_stream import Chunk, Columns, ColumnType, iter_chunks
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
 from obil.online.state.checkpoint import Checkpoint
@@ -32,6 +34,7 @@ class StreamRun:
 
     streams: "SingleStream | KeyedStreams"
     log: DecisionLog
+    left_out: LeftOut
     fingerprint: str
     keep: list[str]
     decided: list[int]  # (K,)
@@ -39,8 +42,10 @@ class StreamRun:
     at: str | None = None  # the column that says when a row came
     last_row: str = ""
     n_before: int = 0  # rows decided by earlier runs
-    saved_rows: int = -1  # rows in the last state written, -1 if there is none
+    saved_rows: int = -1  # rows decided in the last state written, -1 if there is none
+    saved_left_out: int = 0  # rows left out in it
     opened: bool = False
+    names: Sequence[str] = ()  # of the columns of the input
 
     def resume(self, saved: Checkpoint, *, change_policy: bool) -> None:
         """Resume from a state; refuse one that was made with something else."""
@@ -51,47 +56,57 @@ class StreamRun:
         self.streams.resume(saved, change_policy=change_policy)
         self.decided, self.last_row = list(saved.decided), saved.last_row
         self.n_before = self.saved_rows = saved.n_rows
+        self.saved_left_out = saved.n_left_out
 
     def go(self, table: Path, types: dict[str, ColumnType], *, live: bool, quiet: bool) -> int:
         """Decide everything that comes; return the signal that stopped it, or 0 at the end of the input."""
-        to_skip = 0 if live else self.n_before
-        n_read = 0
-        with ArrivingBytes(table, on_pause=self.checkpoint) as source, _progress(self, quiet=quiet) as show:
+        done = self.n_before + self.left_out.n_before  # rows of the input
+        to_skip, n_read = (0, done) if live else (done, 0)
+        last: Columns = {}  # the last row that was passed over and could be read
+        with ArrivingBytes(table, on_pause=self._pause) as source, _progress(self, quiet=quiet) as show:
             # rows to pass over are parsed all the same: what the first numbers say about decimal marks, and
             # so which later row is a bad one, must not depend on where a run started
-            chunks = iter_table(cast("IO[bytes]", source), chunk_rows=READ_ROWS, types=types)
+            chunks = iter_chunks(cast("IO[bytes]", source), chunk_rows=READ_ROWS, types=types)
             try:
-                for rows, n_now in chunks:
-                    passed = min(max(to_skip - n_read, 0), n_now - n_read)
-                    if passed and n_read + passed == to_skip:
-                        self._require_last_row(_part(rows, passed - 1, passed), table)
-                    self._take(rows, passed, n_now - n_read, table)
-                    n_read = n_now
+                for chunk in chunks:
+                    self.names = chunk.names
+                    passed = int(np.searchsorted(chunk.places, to_skip - n_read))
+                    if passed:
+                        last = _part(chunk.columns, passed - 1, passed)
+                    if n_read < to_skip <= n_read + len(chunk.lines):
+                        self._require_last_row(last, table)
+                    self._take(chunk, passed, n_read, to_skip, table)
+                    n_read += len(chunk.lines)
                     show()
             except Stopped as stopped:
-                self.checkpoint()
+                self._pause()
                 return stopped.signal_number
             except InvalidInputError:
                 self.checkpoint()
                 raise
         if n_read < to_skip:
             raise InvalidInputError(
-                f"the state has {to_skip} rows decided and {table} has only {n_read}: give the same input, "
+                f"the state is behind row {to_skip} and {table} has only {n_read}: give the same input, "
                 "or --live if it continues where it stopped"
             )
+        if self.streams.n_rows == 0 and (error := self.left_out.first_waiting) is not None:
+            raise error  # no row is good: nothing shows that only some are bad
         self._open()
-        self.checkpoint()
+        self._pause()
         return 0
 
     def checkpoint(self) -> None:
         """Write the state, after the output that it counts is safe."""
-        if not self.opened or self.streams.path is None or self.saved_rows == self.streams.n_rows:
+        now = (self.streams.n_rows, self.left_out.n_rows)
+        if not self.opened or self.streams.path is None or (self.saved_rows, self.saved_left_out) == now:
             return
         if sum(self.decided) != self.streams.n_rows:
             return  # rows that updated a tracker were not written: the last state is the one to resume from
         self.log.sync()
+        if self.left_out.file is not None:
+            self.left_out.file.sync()
         self.streams.write(self._state())
-        self.saved_rows = self.streams.n_rows
+        self.saved_rows, self.saved_left_out = now
 
     def summary(self, stopped: int) -> dict[str, Any]:
         """Return what happened so far, earlier runs included."""
@@ -99,6 +114,10 @@ class StreamRun:
         return {
             "rows": streams.n_rows,
             "rows_this_run": streams.n_rows - self.n_before,
+            "left_out": self.left_out.n_rows,
+            "left_out_this_run": self.left_out.n_rows - self.left_out.n_before,
+            "first_left_out": self.left_out.first or None,
+            "quarantine": None if self.left_out.file is None else str(self.left_out.file.path),
             "positive": streams.positive,
             "alerts": None if streams.positive is None else self.decided[names.index(streams.positive)],
             "decided": dict(zip(names, self.decided, strict=True)),
@@ -108,38 +127,91 @@ class StreamRun:
             "stopped_by_signal": stopped or None,
         }
 
-    def _take(self, rows: Columns, start: int, end: int, table: Path) -> None:
-        """Decide rows, in parts so that no two states are further apart than was asked for."""
-        while start < end:
-            self._open()
-            room = self.every - (self.streams.n_rows - max(self.saved_rows, 0)) if self.streams.path else end
-            stop = min(start + room, end)
-            self._decide_all(_part(rows, start, stop), stop - start, table)
+    def _take(self, chunk: Chunk, passed: int, first: int, to_skip: int, table: Path) -> None:
+        """Decide the rows of a chunk behind those that are passed over; `first` is the number of its first row.
+
+        It goes in parts so that no two states are further apart than was asked for.
+        """
+        bad = iter([Numbered(first + row.place, row) for row in chunk.bad if first + row.place >= to_skip])
+        waiting = next(bad, None)
+        start, n_good = passed, len(chunk.places)
+        while start < n_good:
+            room = self.every - (self.streams.n_rows - max(self.saved_rows, 0)) if self.streams.path else n_good
+            stop = min(start + room, n_good)
+            before: list[Numbered] = []
+            while waiting is not None and waiting.row.place < chunk.places[stop - 1]:
+                before.append(waiting)
+                waiting = next(bad, None)
+            self._decide_part(chunk, slice(start, stop), before, first, table)
             if stop - start == room:
                 self.checkpoint()
             start = stop
+        self._stop_at(self.left_out.refuse([] if waiting is None else [waiting, *bad]))
 
-    def _decide_all(self, rows: Columns, n_rows: int, table: Path) -> None:
-        """Decide rows; where one of them cannot be scored, decide those before it and name it."""
-        first = self.streams.n_rows
+    def _decide_part(self, chunk: Chunk, part: slice, bad: list[Numbered], first: int, table: Path) -> None:
+        """Decide good rows, up to the first bad one that is not left out; `bad` are those that could not be read."""
+        places = chunk.places[part]
+        rows = {name: values[part] for name, values in chunk.columns.items()}
+        unscorable: list[int] = []
+        scores: Scores | None
         try:
-            scores = self._score(rows, first)
+            scores = self._score(rows)
         except InvalidInputError:
-            pass
+            scores = None
+            refused = self.left_out.refuse(merge(bad, self._unscorable(chunk, rows, places, first, table, unscorable)))
         else:
+            refused = self.left_out.refuse(bad)
+        if scores is None or refused is not None:
+            end = len(places) if refused is None else int(np.searchsorted(places, refused[0] - first))
+            good = np.setdiff1d(np.arange(end), unscorable)
+            places, rows = places[good], {name: values[good] for name, values in rows.items()}
+            scores = self._score(rows) if len(good) else None
+        if scores is not None:
+            self._open()
+            self._leave_out(before=first + int(places[-1]))
             self._decide(rows, scores)
-            return
-        for place in range(n_rows):
-            row = _part(rows, place, place + 1)
-            try:
-                scores = self._score(row, first + place)
-            except InvalidInputError as error:
-                reason = str(error).removesuffix(" in row 0")
-                raise InvalidInputError(f"row {first + place} (from 0) of {_name(table)}: {reason}") from None
-            self._decide(row, scores)
+        self._stop_at(refused)
 
-    def _score(self, rows: Columns, first: int) -> Scores:
+    def _unscorable(
+        self, chunk: Chunk, rows: Columns, places: IntArray, first: int, table: Path, found: list[int]
+    ) -> Iterator[Numbered]:
+        """Yield the rows that cannot be scored, in their order; `found` gets their places in the part."""
+        for place, error in self._failing(rows, 0, len(places)):
+            found.append(place)
+            number = first + int(places[place])
+            reason = str(error).removesuffix(" in row 0")
+            named = InvalidInputError(f"row {number} (from 0) of {_name(table)}: {reason}")
+            digest = _last_row_digest(_part(rows, place, place + 1))
+            yield Numbered(number, chunk.bad_row(int(places[place]), named), digest)
+
+    def _failing(self, rows: Columns, start: int, stop: int) -> Iterator[tuple[int, InvalidInputError]]:
+        """Yield the places of the rows that cannot be scored, found by halves."""
+        try:
+            self._score(_part(rows, start, stop))
+        except InvalidInputError as error:
+            if stop - start == 1:
+                yield start, error
+                return
+            middle = (start + stop) // 2
+            yield from self._failing(rows, start, middle)
+            yield from self._failing(rows, middle, stop)
+
+    def _stop_at(self, refused: tuple[int, InvalidInputError] | None) -> None:
+        if refused is not None:
+            raise refused[1] from None
+
+    def _leave_out(self, *, before: int) -> None:
+        self.last_row = self.left_out.flush(self.names, before=before) or self.last_row
+
+    def _pause(self) -> None:
+        """Write the state, with the bad rows that no good one follows yet."""
+        if self.opened:
+            self._leave_out(before=sys.maxsize)
+        self.checkpoint()
+
+    def _score(self, rows: Columns) -> Scores:
         self.streams.require_keys(rows)
+        first = self.streams.n_rows
         return batch_invariant_scores(self.streams.model, rows, first_row=first, at=self._times(rows))
 
     def _times(self, rows: Columns) -> FloatArray | None:
@@ -157,6 +229,8 @@ class StreamRun:
         if self.opened:
             return
         self.log.open()
+        if self.left_out.file is not None:
+            self.left_out.file.open()
         if self.streams.path is not None:
             self.streams.open()
             # the output is ours from here on; what was read before may have been another run's by now
@@ -167,6 +241,8 @@ class StreamRun:
             # the state comes first: killed before the next one, the same command knows the output as its own
             self.streams.write(self._state())
         self.log.cut_back()
+        if self.left_out.file is not None:
+            self.left_out.file.cut_back()
         self.opened = True
 
     def _state(self) -> Checkpoint:
@@ -180,12 +256,15 @@ class StreamRun:
             last_line_bytes=len(self.log.last_line),
             last_line=digest(self.log.last_line),
             online=self.streams.state(),
+            n_left_out=self.left_out.n_rows,
+            left_out_bytes=self.left_out.n_bytes,
         )
 
     def _require_last_row(self, rows: Columns, table: Path) -> None:
-        if _last_row_digest(rows) != self.last_row:
+        if not rows or _last_row_digest(rows) != self.last_row:
+            number = self.n_before + self.left_out.n_before - 1
             raise InvalidInputError(
-                f"row {self.n_before - 1} (from 0) of {_name(table)} is not the one that was decided: give the same "
+                f"row {number} (from 0) of {_name(table)} is not the one that was decided: give the same "
                 "input, or --live if it continues where it stopped"
             )
 

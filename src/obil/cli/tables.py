@@ -226,6 +226,8 @@ def write_whole(out: Path, write: Callable[[Path], None]) -> None:
         write(temporary)
         temporary.chmod(0o644)
         temporary.replace(out)
+    except OSError as error:  # a full disk does not say which file
+        raise OSError(error.errno, error.strerror, str(out)) from None
     finally:
         temporary.unlink(missing_ok=True)
 

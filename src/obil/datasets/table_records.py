@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from obil.datasets import table_cells
@@ -19,20 +19,37 @@ class Records(NamedTuple):
     columns: Sequence[Sequence[str]]  # (columns,) of n cells each; none where there are no records
     lines: Sequence[int]  # (n,)
     error: InvalidInputError | None = None
+    misfits: Mapping[int, "Misfit"] = {}  # by their place among the records, whose cells are empty there
+
+
+class Misfit(NamedTuple):
+    """A record with too few or too many fields."""
+
+    cells: Sequence[str]
+    error: InvalidInputError
 
 
 class RecordReader:
     r"""Cuts text into records as it arrives; the first is the header, and a quoted field may hold line ends.
+
+    A record with too few or too many fields ends the table with an error, or with `keep_misfits` is put aside.
 
     >>> reader = RecordReader("ward.csv")
     >>> reader.push("age;ward\n50;A\n60;B\n6").columns, reader.names
     ([('50', '60'), ('A', 'B')], ('age', 'ward'))
     """
 
-    def __init__(self, name: str, *, delimiter: str | None = None, wanted: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        delimiter: str | None = None,
+        wanted: Collection[str] = (),
+        keep_misfits: bool = False,
+    ) -> None:
         self.delimiter = delimiter or ""  # "" until the first lines show it
         self.names: tuple[str, ...] = ()  # of the columns, empty until the header has arrived
-        self.table, self._wanted = name, wanted
+        self.table, self._wanted, self._keep_misfits = name, wanted, keep_misfits
         self._tail = ""  # a line that has not ended yet
         self._open: list[str] = []  # lines of a record whose quotes are still open
         self._n_lines = 0  # before those
@@ -72,14 +89,25 @@ class RecordReader:
             self.names = table_cells.column_names(cells.pop(0), table=self.table)
             del lines[0]
         width = len(self.names)
-        if not set(map(len, cells)) <= {width}:
-            place = next(i for i, record in enumerate(cells) if len(record) != width)
-            error = InvalidInputError(
-                f"every row must have the header's {width} fields, got {len(cells[place])} in line {lines[place]} "
-                f"of {self.table}"
+        if set(map(len, cells)) <= {width}:
+            return Records(list(zip(*cells, strict=True)), lines, error)
+        misfits = {
+            place: Misfit(
+                record,
+                InvalidInputError(
+                    f"every row must have the header's {width} fields, got {len(record)} in line {lines[place]} "
+                    f"of {self.table}"
+                ),
             )
-            cells, lines = cells[:place], lines[:place]
-        return Records(list(zip(*cells, strict=True)), lines, error)
+            for place, record in enumerate(cells)
+            if len(record) != width
+        }
+        if not self._keep_misfits:
+            place, first = next(iter(misfits.items()))
+            return Records(list(zip(*cells[:place], strict=True)), lines[:place], first.error)
+        for place in misfits:
+            cells[place] = [""] * width
+        return Records(list(zip(*cells, strict=True)), lines, error, misfits)
 
     def _parse(self, *, is_end: bool) -> tuple[list[list[str]], list[int], InvalidInputError | None]:
         """Return records, the line that each starts in, and what is wrong with the record after them."""

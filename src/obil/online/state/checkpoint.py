@@ -10,7 +10,7 @@ from typing import Any
 from obil.arrays import is_count
 from obil.errors import InvalidStateError
 
-MAGIC = b"obil stream 3\n"  # a line, then the checksum of what follows; a line of JSON; the state
+MAGIC = b"obil stream 4\n"  # a line, then the checksum of what follows; a line of JSON; the state
 SUM_BYTES = 65
 LARGEST_FILE = 64_000_000  # bytes
 
@@ -28,12 +28,14 @@ class Checkpoint:
     last_line_bytes: int  # of these, those of the last line
     last_line: str  # their sha256
     online: bytes  # OnlineClassifier.state()
+    n_left_out: int = 0  # how many rows were bad
+    left_out_bytes: int = 0  # of the file of these rows, those that belong to them
 
     def __post_init__(self) -> None:
         values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
         for name in ("model", "last_row", "last_line"):
             _require(isinstance(values[name], str), name)
-        for name in ("n_rows", "out_bytes", "last_line_bytes"):
+        for name in ("n_rows", "out_bytes", "last_line_bytes", "n_left_out", "left_out_bytes"):
             _require(is_count(values[name]), name)
         for name, holds in (("header", lambda item: isinstance(item, str)), ("decided", is_count)):
             _require(isinstance(values[name], list) and all(map(holds, values[name])), name)
@@ -44,11 +46,15 @@ class Checkpoint:
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Replace the file at `path`: at any moment, a crash included, it is the old one or the new one."""
     aside = path.with_name(path.name + ".tmp")  # always the same name, so that a crash leaves at most one behind
-    with aside.open("wb") as file:
-        file.write(pack_checkpoint(checkpoint))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    try:
+        with aside.open("wb") as file:
+            file.write(pack_checkpoint(checkpoint))
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:  # a full disk
+        aside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
     sync_folder(path.parent)
 
 
