@@ -50,8 +50,9 @@ def make_long_stream(path: Path, folder: Path, name: str, *, n_rows: int, n_poin
         ids = [id_of(number) for number in numbers]
         decided = online.decide_log_ratios(scored.log_ratios[:n], evidence=scored.evidence_from(first)[:n], ids=ids)
         one = DecidedRows(
-            [id_of(0)], decided.log_ratios[:1], decided.evidence[:1], decided.numbers[:1], np.ones(1, np.uint8)
-        )
+            [id_of(0)], decided.log_ratios[:1], decided.evidence[:1], decided.numbers[:1], np.ones(1, np.uint8),
+            version, decided.effective_priors[:1], None if decided.thresholds is None else decided.thresholds[:1],
+        )  # fmt: skip
         before, after = write_rows(one).split(id_of(0).encode())
         payloads = [before + name.encode() + after for name in ids]
         connection.executemany(

@@ -19,9 +19,19 @@ from obil.service.records import (
     StreamHistory,
     StreamPage,
     StreamSummary,
+    TrueLabel,
 )
-from obil.service.refusals import BadInputError, KeyReusedError, NotStoredError, StreamExistsError, UnknownStreamError
+from obil.service.refusals import (
+    BadInputError,
+    ErasedError,
+    KeyReusedError,
+    NotStoredError,
+    StreamExistsError,
+    UnknownDecisionError,
+    UnknownStreamError,
+)
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
+from obil.service.streams.stream_log import LoggedDecision, LoggedEvent, LoggedPage
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
 
@@ -31,7 +41,9 @@ class _Stream:
         self.online, self.settings = online, settings
         self.created = self.updated = datetime.now(UTC)
         self.seq = self.labels = self.alerts = 0
-        self.ids: dict[Any, int] = {}
+        self.decided: dict[Any, LoggedDecision] = {}
+        self.erased: set[Any] = set()
+        self.log: list[LoggedEvent] = []
         self.responses: dict[str, tuple[bytes, Any]] = {}
         self.changes: list[SettingsChange] = []
         self.events: list[StreamEvent] = []
@@ -88,8 +100,12 @@ class StreamsInMemory:
         self._streams[stream] = found
         response = Decided(stream, "v1", first, decisions)
         found.alerts += int(decisions.alerts.sum())
-        found.ids.update((name, first + i) for i, name in enumerate(decisions.ids))
         self._keep(found, sender, response)
+        self._log(found, "decided", sender, response, n_rows=len(decisions))
+        for i, name in enumerate(decisions.ids):
+            one = Decided(stream, "v1", first + i, decisions[i : i + 1])
+            found.decided[name] = LoggedDecision(one, found.updated, sender.by, [])
+            found.erased.discard(name)
         return response
 
     async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> LabelResult:
@@ -102,6 +118,11 @@ class StreamsInMemory:
         found.labels += len(labels) - len(unknown)
         response = LabelResult(stream, len(labels) - len(unknown), unknown, repeated=False)
         self._keep(found, sender, response)
+        self._log(found, "labelled", sender, {"labels": [one._asdict() for one in labels], "unknown": unknown})
+        for one in labels:
+            if one.id in found.decided:
+                true = TrueLabel(found.updated, sender.by, one.label, one.propensity, one.id not in unknown)
+                found.decided[one.id].true_labels.append(true)
         return response
 
     async def create(self, stream: str, settings: StreamSettings, sender: Sender) -> StreamDetail:
@@ -141,7 +162,9 @@ class StreamsInMemory:
 
     async def forget(self, stream: str, ids: Sequence[Any], sender: Sender) -> int:
         found = self._stream(stream)
-        return sum(found.ids.pop(name, None) is not None for name in ids)
+        erased = [name for name in ids if found.decided.pop(name, None) is not None]
+        found.erased |= set(erased)
+        return len(erased)
 
     async def delete(self, stream: str, sender: Sender) -> None:
         self._stream(stream)
@@ -174,6 +197,18 @@ class StreamsInMemory:
         self._stream(stream)
         return StreamHistory(stream, {"at": [0.0, 1.0], "prior": [0.1, None]}, float(self._model.prior_[1]), 5.3)
 
+    async def decision(self, stream: str, name: Any) -> LoggedDecision:
+        found = self._stream(stream)
+        if name in found.erased:
+            raise ErasedError("this decision was erased", where="id")
+        if name not in found.decided:
+            raise UnknownDecisionError("no decision has this id", where="id")
+        return found.decided[name]
+
+    async def log(self, stream: str, *, after: int = 0, limit: int = 100) -> LoggedPage:
+        later = [event for event in self._stream(stream).log if event.seq > after]
+        return LoggedPage(stream, later[:limit], later[limit - 1].seq if len(later) > limit else None)
+
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
     ) -> StreamPage:
@@ -204,7 +239,9 @@ class StreamsInMemory:
             horizon=10_000 if settings.horizon is None else settings.horizon,
             unlabeled_as=settings.unlabeled_as,
         )
-        return _Stream(online, settings)
+        stream = _Stream(online, settings)
+        self._log(stream, "created", Sender(), {"settings": asdict(settings), "model": "v1"})
+        return stream
 
     def _stream(self, stream: str) -> _Stream:
         if stream not in self._streams:
@@ -227,6 +264,10 @@ class StreamsInMemory:
         found.touch()
         if sender.idempotency_key is not None:
             found.responses[sender.idempotency_key] = sender.digest, response
+
+    def _log(self, found: _Stream, kind: str, sender: Sender, content: Any, *, n_rows: int = 0) -> None:
+        first, seq = found.online.n_rows - n_rows, len(found.log) + 1
+        found.log.append(LoggedEvent(seq, found.updated, sender.by, kind, first, n_rows, content))
 
     def _summary(self, name: str) -> StreamSummary:
         found = self._streams[name]

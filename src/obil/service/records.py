@@ -91,6 +91,69 @@ class LabelResult:
 
 
 @dataclass(frozen=True, slots=True)
+class TrueLabel:
+    """A late label of a decision."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    at: datetime
+    by: str
+    label: Class
+    propensity: float
+    known: bool
+    """False if it came after the horizon: the stream did not learn it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """A decision as it was made, and the labels that came for it since."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    stream: str
+    model: str
+    """The version of the model that scored."""
+    row: int
+    """Its number in the stream."""
+    at: datetime
+    by: str
+    decision: Decision
+    true_labels: Sequence[TrueLabel]
+    """The oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One event of a stream's log."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    seq: int
+    at: datetime
+    by: str
+    kind: str
+    """"created", "decided", "labelled", "settings", "model", "restarted" (the monitor), "forgotten" or "noted"."""
+    row: int
+    """The first row of it, or after it."""
+    rows: int
+    """How many it decided, erased ones included."""
+    content: Mapping[str, Any]
+    """What is stored of it: decisions and the model's version, labels, settings before and after, a note."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some events of a stream's log, in order."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    stream: str
+    entries: Sequence[LogEntry]
+    next: int | None
+    """Pass it as `after` to get the next page; null at the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSummary:
     """A stream at a glance."""
 
@@ -193,6 +256,8 @@ _NESTED: dict[str, type] = {
     "changes": SettingsChange,
     "events": StreamEvent,
     "streams": StreamSummary,
+    "entries": LogEntry,
+    "true_labels": TrueLabel,
 }
 
 
@@ -206,6 +271,8 @@ def read(kind: type[Record], record: Mapping[str, Any]) -> Record:
     for name, value in values.items():
         if name in ("at", "created", "updated", "last_row", "alarm_since"):
             values[name] = None if value is None else datetime.fromisoformat(value)
+        elif name == "decision":
+            values[name] = read(Decision, value)
         elif name in _NESTED:
             values[name] = tuple(read(_NESTED[name], one) for one in value)
     return kind(**values)

@@ -78,7 +78,7 @@ class KeyReusedError(RefusedError, status=409, code="key_reused"):
 
 
 class ErasedError(RefusedError, status=410, code="erased"):
-    """The request of this idempotency key was kept, and erased since."""
+    """The decision, or the request of this idempotency key, was stored and erased since."""
 
 
 class ModelRefusedError(RefusedError, status=409, code="model_refused"):

@@ -116,6 +116,25 @@ def test_makes_changes_and_erases_a_stream(client: Client) -> None:
         stream.state()
 
 
+def test_reads_a_decision_and_the_log_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("obil.service.client.client.PAGE_SIZE", 2)
+    stream = client.stream("read-back")
+    decided = stream.decide([ROW, ROW, ROW], ids=["a/1", 7, "ü"])
+    stream.label({7: 1}, propensity=0.5)
+    found = stream.decision(7)
+    assert (found.decision, found.row, found.model) == (decided[1], 1, decided.model)
+    assert [(one.label, one.propensity, one.known) for one in found.true_labels] == [(1, 0.5, True)]
+    assert found.at <= found.true_labels[0].at
+    assert stream.decision("a/1").decision == decided[0]
+    stream.set_policy("f1")
+    assert [entry.kind for entry in stream.log()] == ["created", "decided", "labelled", "settings"]
+    assert [entry.seq for entry in stream.log(after=2)] == [3, 4]
+    stream.forget(7)
+    with pytest.raises(ServiceError) as refused:
+        stream.decision(7)
+    assert (refused.value.status, refused.value.code) == (410, "erased")
+
+
 def test_shows_and_reloads_the_model(client: Client, model: RatioModel) -> None:
     card = client.model()
     assert card.classes == model.classes_.tolist()

@@ -152,12 +152,13 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(tmp_path: Path) -> None
             if "curl" in command:
                 answers += [line if "text/csv" in command else json.loads(line) for line in ran.stdout.splitlines()]
         assert not any("error" in answer for answer in answers), answers
-        first, told, state, history, *table, retried, again = answers
+        first, told, state, history, *table, why, retried, again = answers
         assert first["decisions"][0]["id"] == "order 1"
         assert told["known"] == 1
         assert state["rows"] == 1
         assert history["columns"]["row"] == [1.0]
         assert [line.split(",")[0] for line in table] == ["id", "A-1", "A-2"]
+        assert why["decision"] == first["decisions"][0]
         assert (retried["repeated"], again["repeated"]) == (False, True)
         assert retried["decisions"] == again["decisions"]
     finally:

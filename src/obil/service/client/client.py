@@ -161,15 +161,33 @@ class StreamClient:
         body = {"text": text, "acknowledge": acknowledge}
         return self._connection.record(records.StreamEvent, "POST", f"{self._path}/notes", body, repeatable=False)
 
+    def decision(self, id: Id) -> records.StoredDecision:  # noqa: A002  # as in OnlineClassifier
+        """Return a decision as it was made, and the labels that came for it."""
+        path, query = self._at(id)
+        return self._connection.record(records.StoredDecision, "GET", path, query=query)
+
+    def log(self, *, after: int = 0) -> Iterator[records.LogEntry]:
+        """Iterate over the log of the stream in order, from the event after number `after` on."""
+        following: int | None = after
+        while following is not None:
+            query = {"after": following, "limit": PAGE_SIZE}
+            page = self._connection.record(records.LogPage, "GET", f"{self._path}/log", query=query)
+            yield from page.entries
+            following = page.next
+
     def forget(self, id: Id) -> None:  # noqa: A002  # as in OnlineClassifier
         """Erase one decision."""
-        kind = "text" if isinstance(id, str) else "number"
-        path = f"{self._path}/decisions/{quote(str(id), safe='')}"
-        self._connection.request("DELETE", path, query={"type": kind}, repeatable=False)
+        path, query = self._at(id)
+        self._connection.request("DELETE", path, query=query, repeatable=False)
 
     def delete(self) -> None:
         """Delete the stream."""
         self._connection.request("DELETE", self._path, repeatable=False)
+
+    def _at(self, id: Id) -> tuple[str, dict[str, str]]:  # noqa: A002
+        """Return the path and the query of a decision."""
+        kind = "text" if isinstance(id, str) else "number"
+        return f"{self._path}/decisions/{quote(str(id), safe='')}", {"type": kind}
 
 
 def _as_many(rows: Any) -> list[Any]:

@@ -35,6 +35,8 @@ from obil.service.streams.operations import Rows
 from obil.service.streams.stream_hub import StreamHub
 
 Result = TypeVar("Result")
+DecisionId = Annotated[str, Path(description="The id of the decision.")]
+IdType = Annotated[Literal["text", "number"], Query(description="Of the id.")]
 _LARGE_BODY = 200_000  # bytes; from here on a body is read in a thread, not in the event loop
 _MANY_ROWS = 2_000
 _TRIES = 3  # to decide rows while models are replaced
@@ -122,13 +124,8 @@ def decision_routes(app_state: AppState) -> APIRouter:
         summary="Erase a decision",
         responses=described(create_model("Erased", erased=int), 404, description="How many decisions were erased."),
     )
-    async def erase(
-        request: Request,
-        stream: Stream,
-        id: Annotated[str, Path(description="The id of the decision.")],  # noqa: A002  # as in OnlineClassifier
-        type: Annotated[Literal["text", "number"], Query()] = "text",  # noqa: A002  # of the id
-    ) -> Response:
-        erased = await app_state.streams.forget(stream, [_id(id, type)], sender_of(request))
+    async def erase(request: Request, stream: Stream, id: DecisionId, type: IdType = "text") -> Response:  # noqa: A002
+        erased = await app_state.streams.forget(stream, [id_of(id, type)], sender_of(request))
         if not erased:
             raise UnknownDecisionError(f"no decision of stream {stream!r} has this id", where="id")
         return json_response({"erased": erased})
@@ -155,7 +152,12 @@ def _read(request: Request, body: bytes, app_state: AppState) -> Rows:
     )
 
 
-def _id(text: str, kind: str) -> Id:
+def id_of(text: str, kind: str) -> Id:
+    """Return the id in a path, or refuse it.
+
+    >>> id_of("7", "text"), id_of("7", "number")
+    ('7', 7)
+    """
     if "\0" in text:
         raise BadInputError("an id must not contain a NUL character", where="id")
     try:

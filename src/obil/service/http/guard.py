@@ -40,6 +40,7 @@ _HEADERS = [
 _PAGE_HEADERS = [*_HEADERS, (b"referrer-policy", b"no-referrer"), (b"cross-origin-opener-policy", b"same-origin")]
 _API_HEADERS = [*_HEADERS, (b"cache-control", b"no-store")]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_EVENTS = re.compile(r"/v1(/streams/[^/]+)?/events")
 _ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
 # refusals that anyone can cause without a key, and as many as they like; not every one of them is logged
 _CHEAP_CODES = frozenset({"malformed", "no_key", "foreign_host", "too_slow", "too_many_requests", "busy"})
@@ -231,7 +232,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 def _is_uncounted(method: str, path: str) -> bool:
     """Return whether a request is answered however busy the service is, or has a limit of its own (event streams)."""
-    return method == "GET" and (path in _ALWAYS or path.endswith("/events"))
+    return method == "GET" and (path in _ALWAYS or _EVENTS.fullmatch(path) is not None)
 
 
 def _frames(error: BaseException) -> dict[str, Any]:

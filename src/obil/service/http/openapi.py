@@ -35,7 +35,7 @@ _DESCRIPTIONS = {
     404: "There is no such stream or decision.",
     409: "It conflicts with what is stored.",
     408: "The head or the body did not arrive in time.",
-    410: "The request of this idempotency key was kept, and erased since.",
+    410: "The decision, or the request of this idempotency key, was stored and erased since.",
     413: "More bytes or rows than the service accepts.",
     415: "The service does not read this content type.",
     422: "A value breaks a rule; `where` names the column or field.",

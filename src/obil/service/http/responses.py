@@ -109,10 +109,14 @@ class DecisionWriter:
 
     def json(self, decided: Decided) -> bytes:
         """Return the decisions, with the stream and the version of the model."""
-        one = decided.decisions
-        by_class = map(self._by_class, (one.posteriors, one.log_ratios, one.effective_priors))
-        first, last = _columns(one)
-        rows = [
+        head = {"stream": decided.stream, "model": decided.model, "repeated": decided.repeated}
+        return to_json(head | {"decisions": self.rows(decided.decisions)}, inf_nan_mode="null")
+
+    def rows(self, decisions: Decisions) -> list[dict[str, Any]]:
+        """Return the decisions as plain values, one record per row."""
+        by_class = map(self._by_class, (decisions.posteriors, decisions.log_ratios, decisions.effective_priors))
+        first, last = _columns(decisions)
+        return [
             {
                 "id": id, "label": label, "probability": probability, "posterior": posterior, "log_ratio": log_ratio,
                 "log_ratios": log_ratios, "effective_prior": prior, "threshold": threshold, "trusted": trusted,
@@ -122,8 +126,6 @@ class DecisionWriter:
                 *first, *by_class, *last, strict=True
             )
         ]  # fmt: skip
-        head = {"stream": decided.stream, "model": decided.model, "repeated": decided.repeated}
-        return to_json(head | {"decisions": rows}, inf_nan_mode="null")
 
     def csv(self, decided: Decided) -> bytes:
         """Return the decisions as a table with a header."""

@@ -3,12 +3,15 @@
 import asyncio
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from obil.errors import InvalidInputError, ObilError
+from obil.online.decision_ids import Id
 from obil.service.storage.api_keys import KeyRecord
 from obil.service.storage.database import Database, SqliteDatabase
 from obil.service.storage.digests import Digests, create_secret, read_secret
@@ -119,6 +122,22 @@ class Store:
     def log(self, stream: int) -> list[StoredEvent]:
         """Return all events of a stream, in order."""
         return events_where(self._read, "ORDER BY seq", stream)
+
+    def log_after(self, stream: int, seq: int, *, limit: int, max_bytes: int) -> list[StoredEvent]:
+        """Return the first events after an event: one, or as many as have no more than `max_bytes` together."""
+        sizes = self._read(
+            "SELECT seq, LENGTH(payload) FROM events WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (stream, seq, limit),
+        )
+        if not sizes:
+            return []
+        n_within = bisect_right(list(accumulate(size for _, size in sizes)), max_bytes)
+        last = sizes[max(n_within, 1) - 1][0]
+        return events_where(self._read, "AND seq > ? AND seq <= ? ORDER BY seq", stream, seq, last)
+
+    def find_id(self, row: StreamRow, name: Id) -> list[StoredEvent]:
+        """Return the events that name an id, as `Writing.find_id` does, without a transaction."""
+        return Writing(self._read, "", self._digests).find_id(row, name)
 
     def model_files(self, version: str) -> dict[str, bytes]:
         """Return the files of a model; none if it was never stored."""

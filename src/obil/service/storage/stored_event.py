@@ -16,7 +16,7 @@ CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN, NOTED = (
     "created", "decided", "labelled", "settings", "model", "restarted", "forgotten", "noted",
 )  # fmt: skip
 _HEADER = struct.Struct("<IHHBI")  # rows, classes, 1 + views or 0, flags, bytes of the ids
-_HAS_RESPONSE, _HAS_THRESHOLDS, _SAME_FLAGS = 1, 2, 4
+_HAS_THRESHOLDS, _SAME_FLAGS = 1, 2
 
 
 class StoredEvent(NamedTuple):
@@ -34,21 +34,15 @@ class StoredEvent(NamedTuple):
 
 
 class DecidedRows(NamedTuple):
-    """The rows of one request: what a replay needs, and the response for a retry."""
+    """The rows of one event: what a replay needs, and what they were decided with, for a retry and for who asks why."""
 
     ids: Sequence[Id] | None
     log_ratios: FloatArray  # (n, K)
     evidence: FloatArray | None  # (n, 1 + V + D, K); None where it is the log ratios
     numbers: npt.NDArray[np.int64]  # (n,) of the classes decided
     flags: npt.NDArray[np.uint8]  # (n,) 1: trusted, 2: reachable
-    response: "StoredResponse | None" = None  # if the request may be retried
-
-
-class StoredResponse(NamedTuple):
-    """The part of a response that does not follow from the rows alone."""
-
     model: str  # the version
-    priors: FloatArray  # (n, K)
+    priors: FloatArray  # (n, K) the effective ones; NaN where a row was erased
     thresholds: FloatArray | None  # (n,)
 
 
@@ -56,24 +50,21 @@ def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> byt
     """Return decided rows as bytes; `inputs`, the rows as sent, are included if given."""
     n, n_classes = rows.log_ratios.shape
     n_sources = 0 if rows.evidence is None else rows.evidence.shape[1]
-    header: dict[str, Any] = {} if rows.ids is None else {"ids": list(rows.ids)}
+    header: dict[str, Any] = {"model": rows.model}
+    if rows.ids is not None:
+        header["ids"] = list(rows.ids)
     if inputs is not None:
         header["inputs"] = list(inputs)
-    if rows.response is not None:
-        header["model"] = rows.response.model
-    text = json.dumps(header, separators=(",", ":")).encode() if header else b""
+    text = json.dumps(header, separators=(",", ":")).encode()
     same = n > 0 and bool((rows.flags == rows.flags[0]).all())
-    flags = _SAME_FLAGS if same else 0
+    flags = (_SAME_FLAGS if same else 0) | (0 if rows.thresholds is None else _HAS_THRESHOLDS)
     marks = rows.flags[:1] if same else rows.flags
     parts = [
         rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype(_number_type(n_classes)).tobytes(), marks.tobytes(),
     ]  # fmt: skip
     if rows.evidence is not None:
         parts.append(rows.evidence[:, :, 1:].tobytes())
-    if rows.response is not None:
-        _, priors, thresholds = rows.response
-        flags |= _HAS_RESPONSE | (_HAS_THRESHOLDS if thresholds is not None else 0)
-        parts += [priors.tobytes(), b"" if thresholds is None else thresholds.tobytes()]
+    parts += [rows.priors.tobytes(), b"" if rows.thresholds is None else rows.thresholds.tobytes()]
     return b"".join([_HEADER.pack(n, n_classes, n_sources, flags, len(text)), text, *parts])
 
 
@@ -82,7 +73,7 @@ def read_rows(payload: bytes) -> DecidedRows:
     try:
         n, n_classes, n_sources, flags, n_text = _HEADER.unpack_from(payload)
         offset = _HEADER.size + n_text
-        header = json.loads(payload[_HEADER.size : offset]) if n_text else {}
+        header = json.loads(payload[_HEADER.size : offset])
 
         def take(dtype: str, *shape: int) -> npt.NDArray[Any]:
             nonlocal offset
@@ -99,13 +90,12 @@ def read_rows(payload: bytes) -> DecidedRows:
         if n_sources:
             evidence = np.zeros((n, n_sources, n_classes))
             evidence[:, :, 1:] = take("<f8", n, n_sources, n_classes - 1)
-        response = None
-        if flags & _HAS_RESPONSE:
-            priors = take("<f8", n, n_classes)
-            response = StoredResponse(header["model"], priors, take("<f8", n) if flags & _HAS_THRESHOLDS else None)
+        priors = take("<f8", n, n_classes)
+        thresholds = take("<f8", n) if flags & _HAS_THRESHOLDS else None
+        model = header["model"]
     except (struct.error, ValueError, KeyError) as error:
         raise InvalidStateError(f"an event of the log is damaged: {error}") from None
-    return DecidedRows(header.get("ids"), log_ratios, evidence, numbers, marks, response)
+    return DecidedRows(header.get("ids"), log_ratios, evidence, numbers, marks, model, priors, thresholds)
 
 
 def _number_type(n_classes: int) -> str:
@@ -115,9 +105,18 @@ def _number_type(n_classes: int) -> str:
 def inputs_of(payload: bytes) -> list[Any] | None:
     """Return the rows as they were sent, if they were stored."""
     n_text = _HEADER.unpack_from(payload)[4]
-    header = json.loads(payload[_HEADER.size : _HEADER.size + n_text]) if n_text else {}
-    found: list[Any] | None = header.get("inputs")
+    found: list[Any] | None = json.loads(payload[_HEADER.size : _HEADER.size + n_text]).get("inputs")
     return found
+
+
+def ids_of(event: StoredEvent) -> list[Id]:
+    """Return the ids that an event names: of its rows, or of its labels."""
+    if event.kind == LABELLED:
+        return [one[0] for one in read_record(event.payload)["labels"]]
+    if event.kind != DECIDED:
+        return []
+    ids = read_rows(event.payload).ids
+    return list(range(event.first_row, event.first_row + event.n_rows) if ids is None else ids)
 
 
 def write_record(record: Mapping[str, Any]) -> bytes:

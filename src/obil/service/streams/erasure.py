@@ -4,6 +4,8 @@ import logging
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from obil.online.decision_ids import Id, erased_id
 from obil.service.refusals import RefusedError
 from obil.service.storage import stored_event as stored
@@ -25,14 +27,14 @@ def erase_rows(live: LiveStream, ids: Sequence[Id], sender: Sender, session: Wri
     remembered = {name: row for name in wanted if (row := live.online.row_of(name)) is not None}
     for name in wanted:
         for event in session.find_id(live.row, name):
-            if name in _names(event):  # two ids may have one digest
+            if name in stored.ids_of(event):  # two ids may have one digest
                 events[event.seq] = event
                 found.add(name)
     found |= set(remembered)
     if not found:
         return 0
     # this writes a snapshot that replaces all older events, so that these may be rewritten
-    live.forget(list(remembered.values()), sender, session, at)
+    live.forget(list(remembered.values()), sender, session, at, ids=sorted(found, key=str))
     for event in events.values():
         session.erase_from(live.row.id, event, _without(event, wanted), wanted)
     return len(found)
@@ -78,26 +80,19 @@ def erase_old(store: Store, writer: GroupCommit, before: float) -> int:
     return 0
 
 
-def _names(event: stored.StoredEvent) -> list[Id]:
-    if event.kind == stored.LABELLED:
-        return [one[0] for one in stored.read_record(event.payload)["labels"]]
-    if event.kind != stored.DECIDED:
-        return []
-    ids = stored.read_rows(event.payload).ids
-    return list(range(event.first_row, event.first_row + event.n_rows) if ids is None else ids)
-
-
 def _without(event: stored.StoredEvent, wanted: set[Id]) -> bytes:
     if event.kind == stored.LABELLED:
         return _without_labels(event, wanted)
-    return _without_rows(event, [position for position, name in enumerate(_names(event)) if name in wanted])
+    return _without_rows(event, [position for position, name in enumerate(stored.ids_of(event)) if name in wanted])
 
 
 def _without_rows(event: stored.StoredEvent, positions: list[int]) -> bytes:
     """Return an event's bytes with only the decided class left of some of its rows."""
-    rows, names, inputs = stored.read_rows(event.payload), _names(event), stored.inputs_of(event.payload)
+    rows, names, inputs = stored.read_rows(event.payload), stored.ids_of(event), stored.inputs_of(event.payload)
     log_ratios = rows.log_ratios.copy()
     log_ratios[positions, 1:] = 0.0
+    priors = rows.priors.copy()
+    priors[positions] = np.nan  # once labels have come, they depend on the row
     evidence = None if rows.evidence is None else rows.evidence.copy()
     if evidence is not None:
         evidence[positions, :, 1:] = 0.0
@@ -105,7 +100,9 @@ def _without_rows(event: stored.StoredEvent, positions: list[int]) -> bytes:
         names[position] = erased_id(event.first_row + position)
         if inputs is not None:
             inputs[position] = None
-    return stored.write_rows(rows._replace(ids=names, log_ratios=log_ratios, evidence=evidence), inputs=inputs)
+    return stored.write_rows(
+        rows._replace(ids=names, log_ratios=log_ratios, evidence=evidence, priors=priors), inputs=inputs
+    )
 
 
 def _without_labels(event: stored.StoredEvent, wanted: set[Id]) -> bytes:

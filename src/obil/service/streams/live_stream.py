@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from obil.bayes.posterior import posteriors_at
-from obil.errors import EstimationError, InvalidStateError, ObilError
+from obil.errors import EstimationError, ObilError
 from obil.online.decision import Decisions
 from obil.online.decision_ids import Id, as_ids
 from obil.online.online_classifier import OnlineClassifier
@@ -74,18 +75,16 @@ class LiveStream:
         """
         before = self._earlier(stored.DECIDED, sender, session)
         if before is not None:
-            return self._decided_before(before)
+            return decided_of(before, self.row.name, self.online.classes_, self._positive)
         with as_bad_input(None, ObilError):
             ids = None if ids is None else as_ids(ids)
             first = self.online.n_rows
             decisions = self.online.decide_scores(scored, ids=ids)
         flags = decisions.trusted.astype(np.uint8) * TRUSTED + decisions.reachable.astype(np.uint8) * REACHABLE
-        response = None
-        if sender.idempotency_key is not None:
-            response = stored.StoredResponse(self.version, decisions.effective_priors, decisions.thresholds)
         same = np.array_equal(decisions.evidence, decisions.log_ratios[:, None])
         evidence = None if same else decisions.evidence
-        decided = stored.DecidedRows(ids, decisions.log_ratios, evidence, decisions.numbers, flags, response)
+        with_what = self.version, decisions.effective_priors, decisions.thresholds
+        decided = stored.DecidedRows(ids, decisions.log_ratios, evidence, decisions.numbers, flags, *with_what)
         payload = stored.write_rows(decided, inputs=inputs)
         named = () if ids is None or isinstance(ids, range) else ids
         self._log(stored.DECIDED, payload, sender, session, at, n_rows=len(decisions), ids=named)
@@ -148,10 +147,15 @@ class LiveStream:
         record = {"text": text, "acknowledge": acknowledge}
         return event_of(self._log(stored.NOTED, stored.write_record(record), sender, session, at))
 
-    def forget(self, rows: Sequence[int], sender: Sender, session: Writing, at: float) -> None:
-        """Erase rows that wait for their labels; after the snapshot no replay needs older events."""
+    def forget(
+        self, rows: Sequence[int], sender: Sender, session: Writing, at: float, *, ids: Sequence[Id] = ()
+    ) -> None:
+        """Erase rows that wait for their labels; after the snapshot no replay needs older events.
+
+        Of the ids only their digests stay, in the index: they tell an erased decision from an unknown one.
+        """
         kept = [row for row in rows if self.online.forget(row)]
-        self._log(stored.FORGOTTEN, stored.write_record({"rows": kept}), Sender(sender.by), session, at)
+        self._log(stored.FORGOTTEN, stored.write_record({"rows": kept}), Sender(sender.by), session, at, ids=ids)
         self.save_snapshot(session)
 
     def erase(self, session: Writing) -> None:
@@ -217,26 +221,6 @@ class LiveStream:
         if event is not None and (event.kind, event.digest) != (kind, session.digests.of_body(sender.digest)):
             raise KeyReusedError("this idempotency key was used with another body: use a new key")
         return event
-
-    def _decided_before(self, event: stored.StoredEvent) -> Decided:
-        rows, first = stored.read_rows(event.payload), event.first_row
-        if rows.response is None:
-            raise InvalidStateError("an event with an idempotency key lacks its response")
-        model, priors, thresholds = rows.response
-        decisions = Decisions(
-            ids=range(first, first + event.n_rows) if rows.ids is None else rows.ids,
-            classes=self.online.classes_,
-            numbers=rows.numbers,
-            positive=self._positive,
-            log_ratios=rows.log_ratios,
-            effective_priors=priors,
-            posteriors=posteriors_at(rows.log_ratios, priors),
-            thresholds=thresholds,
-            reachable=(rows.flags & REACHABLE) > 0,
-            trusted=(rows.flags & TRUSTED) > 0,
-            evidence=rows.log_ratios[:, None] if rows.evidence is None else rows.evidence,
-        )
-        return Decided(self.row.name, model, first, decisions, repeated=True)
 
     def _log(
         self,
@@ -305,6 +289,25 @@ def summary_of_row(row: StreamRow) -> StreamSummary:
         seq=row.seq,
         **found,
     )
+
+
+def decided_of(event: stored.StoredEvent, stream: str, classes: npt.NDArray[Any], positive: int | None) -> Decided:
+    """Return what was decided, from its event; `positive` is the number of the class that is alerted on."""
+    rows, first = stored.read_rows(event.payload), event.first_row
+    decisions = Decisions(
+        ids=range(first, first + event.n_rows) if rows.ids is None else rows.ids,
+        classes=classes,
+        numbers=rows.numbers,
+        positive=positive,
+        log_ratios=rows.log_ratios,
+        effective_priors=rows.priors,
+        posteriors=posteriors_at(rows.log_ratios, rows.priors),
+        thresholds=rows.thresholds,
+        reachable=(rows.flags & REACHABLE) > 0,
+        trusted=(rows.flags & TRUSTED) > 0,
+        evidence=rows.log_ratios[:, None] if rows.evidence is None else rows.evidence,
+    )
+    return Decided(stream, rows.model, first, decisions, repeated=True)
 
 
 def event_of(event: stored.StoredEvent) -> StreamEvent:

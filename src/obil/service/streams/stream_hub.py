@@ -23,6 +23,7 @@ from obil.service.streams.model_registry import CURRENT, ModelRegistry
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import new_online, replay, resolved_settings
 from obil.service.streams.scoring import score
+from obil.service.streams.stream_log import LoggedDecision, LoggedPage, find_decision, page_of_log
 from obil.service.streams.stream_request import NewStream, RowsToDecide
 from obil.serving.ratio_model import RatioModel
 
@@ -172,6 +173,16 @@ class StreamHub:
 
         return await asyncio.to_thread(history_of, row, found, self._registry.get(row.model))
 
+    async def decision(self, stream: str, name: Id) -> LoggedDecision:
+        """Return a decision as it was made, by its id, with the labels that came for it."""
+        return await asyncio.to_thread(lambda: find_decision(self._store, self._row(stream), name, self.model))
+
+    async def log(self, stream: str, *, after: int = 0, limit: int = 100) -> LoggedPage:
+        """Return events of a stream after event number `after`, in order."""
+        return await asyncio.to_thread(
+            lambda: page_of_log(self._store, self._row(stream), self.model, after=after, limit=limit)
+        )
+
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
     ) -> records.StreamPage:
@@ -212,6 +223,12 @@ class StreamHub:
     def prune(self, before: float) -> int:
         """Erase some of what is older than a time; return how many events."""
         return erase_old(self._store, self._writer, before)
+
+    def _row(self, stream: str) -> StreamRow:
+        row = self._store.stream(stream)
+        if row is None:
+            raise UnknownStreamError(f"there is no stream {stream!r}")
+        return row
 
     async def _report(self, copy: StateCopy) -> records.StreamDetail:
         return await asyncio.to_thread(self._detail, copy)
