@@ -66,9 +66,12 @@ def _least_odds(odds: FloatArray, weights: FloatArray, next_weights: FloatArray,
 
     The p-value is (W + w) / (1 + w), where rows with these odds at most weigh W, and the next row weighs w.
     """
-    order = np.argsort(odds)
-    at_most = np.cumsum(weights[order])
-    places = np.searchsorted(at_most, error_rates * (1.0 + next_weights) - next_weights + ROUNDING, side="right")
+    largest = error_rates * (1.0 + next_weights) - next_weights + ROUNDING  # W that is still left out
+    rows = np.flatnonzero(odds < 1.0)  # mostly enough, and sorted ten times as fast as all
+    if weights[rows].sum() <= largest.max():
+        rows = np.arange(odds.size)
+    order = rows[np.argsort(odds[rows])]
+    places = np.searchsorted(np.cumsum(weights[order]), largest, side="right")
     least: FloatArray = np.append(odds[order], np.inf)[places]
     # one row more than those that are there may exceed the error rate by itself: then nothing can be left out
     return np.where(next_weights > error_rates * (1.0 + next_weights) + ROUNDING, 0.0, least)
