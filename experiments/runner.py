@@ -38,7 +38,9 @@ EXPERIMENTS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 RESULTS = FOLDER / "results"
 DOCS = FOLDER.parent / "docs" / "results"
 PLOTS = FOLDER.parent / "docs" / "figures"
-LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "imbalanced-learn", "torch", "tabm", "obil")
+LIBRARIES = (
+    "numpy", "scipy", "numba", "scikit-learn", "pandas", "imbalanced-learn", "torch", "tabm", "mapie", "crepes", "obil",
+)  # fmt: skip
 
 Cell = dict[str, Any]
 Settings = dict[str, Any]
