@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 PYTEST_MARKS := $(if $(filter all,$(EXTRAS)),,-m "not slow")
 
-.PHONY: demo serve-demo test coverage test-crash check bench bench-service bench-spark experiments reproduce clean
+.PHONY: demo serve-demo test coverage test-crash check bench bench-service bench-spark experiments reproduce docs docs-quick clean
 
 demo: .venv/.installed-data
 	$(BIN)/obil demo
@@ -48,10 +48,17 @@ experiments: .venv/.installed-$(EXTRAS)
 reproduce: .venv/.installed-$(EXTRAS)
 	$(BIN)/python -m experiments all --render
 
+# The site: every example runs, every warning is an error, nothing is fetched. docs-quick runs no example.
+docs: .venv/.installed-all
+	$(BIN)/sphinx-build -W --keep-going -b html docs build/site
+
+docs-quick: .venv/.installed-all
+	$(BIN)/sphinx-build -W --keep-going -b html -D plot_gallery=0 docs build/site-quick
+
 .venv/.installed-%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$*]"
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo build dist docs/auto_gallery docs/api/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -144,12 +144,12 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         "split to split in brackets, then what the change adds and its p value (two-sided, corrected for splits that "
         "overlap, not for how many changes there are). Seconds of a fit on a shared machine"
         f"{', networks of an ensemble together on a GPU' if figures['on_gpu'] else ''}.\n\n"
-        '### From the first reading to `member="paper"`\n\nEach row keeps the changes above it.\n\n'
+        '## From the first reading to `member="paper"`\n\nEach row keeps the changes above it.\n\n'
         + markdown_table(["one change at a time", *header[1:]], rows([*STEPS], cumulative=True))
         + "\nBeside it a plain network: one, [128, 64, 32], cross-entropy, all rows, 50 epochs; its difference is from "
         "the last row.\n\n"
         + markdown_table(header, rows([PLAIN], cumulative=False))
-        + "\n### What the paper leaves open\n\nEach row alone changes the reading before cross-fitting (*"
+        + "\n## What the paper leaves open\n\nEach row alone changes the reading before cross-fitting (*"
         + REFITTED
         + "*); equal weights, cross-entropy and a single network are not left open, and are shown for comparison.\n\n"
         + markdown_table(["instead", *header[1:]], rows([*OPEN], cumulative=False))

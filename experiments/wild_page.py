@@ -58,7 +58,7 @@ def table(figures: dict[str, float], settings: Settings) -> str:
         rows.append(["left out", labels, " / ".join(left_out), "", "", ""])
     head = ["log loss", "cost", "cost (5)", "cost (1:5)"]
     parts.append("\n## All streams: geometric mean / worst\n\n" + markdown_table(["prior from", "labels", *head], rows))
-    parts.append("\n![Log loss over static, by stream](figures/wild.svg)\n")
+    parts.append("\n![Log loss over static, by stream](../figures/wild.svg)\n")
     parts.append("\n## What moves\n\n" + DIAGNOSIS_TEXT.format(rate=late[1][0], delay=late[1][1]))
     parts.append(_diagnosis_table(figures, settings))
     parts.append("\n## Shuffled copies\n\n" + SHUFFLED_TEXT.format(**settings))

@@ -102,7 +102,7 @@ def logistic() -> BinaryLoss:
 def exponential() -> BinaryLoss:
     """Return exp(-t artanh o) = sqrt((1 - to)/(1 + to)): g(o) = (1 - o^2)^(-3/2).
 
-    The paper prints exp(-to), whose minimiser is artanh(2P-1) and leaves [-1, 1]. From |z| = 20 on, where
+    The paper prints exp(-to), whose minimiser is artanh(2P-1) and leaves [-1, 1]. From `|z|` = 20 on, where
     tanh(z) is 1 to double precision, `of_logit` continues linearly and never overflows.
 
     >>> exponential().of_output(torch.tensor(0.0), torch.tensor(1.0))
@@ -189,7 +189,7 @@ def bregman_loss(generator: Generator, *, name: str = "bregman") -> BinaryLoss:
 
     Its curvature is g = phi''. Where phi is not defined at an edge its limit is used, and where that is infinite
     phi(t) is left out: it does not depend on o. `of_logit` works in double precision and continues linearly
-    from |z| = 12 on, where 1 - o is lost in rounding.
+    from `|z|` = 12 on, where 1 - o is lost in rounding.
 
     >>> loss = bregman_loss(lambda o: o**2 / 2, name="squared")
     >>> loss.of_output(torch.tensor(0.5), torch.tensor(1.0))
