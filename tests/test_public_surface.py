@@ -22,6 +22,7 @@ HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib")
 NEEDS = {  # an extra
     "obil.mlflow": "mlflow",
     "obil.networks": "torch",
+    "obil.river": "river",
     "obil.service": "fastapi",
     "obil.spark": "pyspark",
 }
@@ -48,6 +49,7 @@ PUBLIC = {
     "obil.policies": """
         AlertBudget BoundPolicy CostPolicy FBetaPolicy GMeanPolicy Policy PrecisionFloor RecallFloor
     """,
+    "obil.river": "LabelShiftClassifier",
     "obil.service": "Client NotReachedError ServiceError ServiceSettings StreamClient open_service",
     "obil.spark": "estimate_prior score stream stream_batches",
     "obil.sql": "SqlExpressions sql_expressions",
@@ -56,7 +58,8 @@ PUBLIC = {
         ViewReference WindowEM
     """,
 }
-MODULES = {"obil.mlflow", "obil.sql"}  # integrations: one module each, which loads what it needs when it is imported
+# integrations: one module each, which loads what it needs when it is imported
+MODULES = {"obil.mlflow", "obil.river", "obil.sql"}
 PACKAGES = [name for name in PUBLIC if name not in MODULES]
 NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
