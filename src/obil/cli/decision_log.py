@@ -30,8 +30,8 @@ def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
     return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
 
 
-def columns_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Return the columns of decisions, kept ones last; numbers are written so that they read back exactly.
+def columns_of(decisions: Decisions, rows: range, kept: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Return the columns of decisions of rows, kept ones last; numbers are written so that they read back exactly.
 
     Two classes show the positive one, so that `log_ratio > threshold` is the alert.
     """
@@ -42,7 +42,7 @@ def columns_of(decisions: Decisions, kept: Sequence[Sequence[Any]]) -> list[Sequ
         ratios = ratios[:, [1]] if shown == 1 else -ratios[:, [1]]
     thresholds = decisions.thresholds
     return [
-        decisions.ids,
+        rows,
         decisions.labels.tolist(),
         *(posteriors + 0.0).T.tolist(),  # -0.0 has a sign without a meaning
         *map(_texts, (priors + 0.0).T.tolist()),
@@ -111,13 +111,15 @@ class DecisionLog:
         if self._file is not None:
             self._file.open()
 
-    def cut_back(self) -> None:
-        """Drop what was written after the checkpoint; start a new output with its header."""
+    def cut_back(self) -> int:
+        """Drop what was written after the checkpoint, and return its lines; start a new output with its header."""
+        n_lines = 0
         if self._file is not None:
             self._file.n_bytes = self.n_bytes
-            self._file.cut_back()
+            n_lines = self._file.cut_back()
         if self.n_bytes == 0:
             self.append([[name] for name in self.header])
+        return n_lines
 
     def append(self, columns: Sequence[Sequence[Any]]) -> None:
         """Write lines, of which these are the columns, and let readers see them."""

@@ -51,9 +51,15 @@ def stream(
     horizon: Annotated[
         int,
         typer.Option(
-            "--horizon", min=0, help="Label horizon: rows remembered for delayed labels, which Python feeds back."
+            "--horizon", min=0, help="Label horizon: rows remembered for the labels that `obil label` brings."
         ),
     ] = 0,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id", help="Column that labels know a decision by, which is kept; the row's number if not given."
+        ),
+    ] = None,
     trust: common.Trust = None,
     checkpoint_every: Annotated[
         int | None,
@@ -82,6 +88,7 @@ def stream(
     state, skips the rows that were decided, and resumes: the result is that of one uninterrupted run.
     """
     from obil.cli.decision_log import DecisionLog, digest, header_of
+    from obil.cli.label_journal import LabelJournal, journal_of, require_new
     from obil.cli.left_out import left_out_by
     from obil.cli.stream_run import StreamRun
     from obil.cli.table_notes import warn_if_balanced
@@ -99,14 +106,16 @@ def stream(
     start = None if prior is None else tables.stated_prior(prior, fitted, label)
     streams = _streams(fitted, by, state, policy=rule, prior=start, positive=label, horizon=horizon)
     kept = tables.names_of(keep)
-    if by is not None:
-        kept = [by, *(name for name in kept if name != by)]
+    kept = list(dict.fromkeys([name for name in (by, id_column) if name is not None] + kept))
     log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
     saved = streams.read()
     run = StreamRun(
         streams=streams,
         log=log,
         left_out=left_out,
+        journal=None if state is None else LabelJournal(journal_of(state)),
+        id_column=id_column,
+        horizon=horizon,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,
         decided=[0] * fitted.n_classes,
@@ -116,6 +125,8 @@ def stream(
     )
     log.check(saved, overwrite=overwrite)
     left_out.check(saved, overwrite=overwrite)
+    if saved is None and state is not None:
+        require_new(journal_of(state), overwrite=overwrite)
     if saved is not None:
         run.resume(saved, change_policy=change_policy)
     try:
@@ -191,6 +202,9 @@ def _print_summary(summary: dict[str, Any]) -> None:
         rows += f" of {summary['keys']:,} keys of {summary['by']!r:.60}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary["decided"].items())
     say(f"{rows}, {counts if positive is None else format(summary['alerts'], ',') + ' alerts'}: {summary['out']}")
+    if summary["labels_this_run"]:
+        known = summary["labels_this_run"] - summary["unknown_labels_this_run"]
+        say(f"{summary['labels_this_run']:,} labels came, {known:,} of them of decisions that are remembered")
     if summary["left_out"]:
         say(_left_out_line(summary))
     for name, now in summary.get("prior", {}).items():

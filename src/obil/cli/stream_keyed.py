@@ -1,9 +1,11 @@
 """Let a run decide a stream for each key, whose states are in one SQLite file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from obil.cli.decision_log import kept_cell
+from obil.cli.label_journal import Label
 from obil.datasets.table_stream import Columns
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision import Decisions
@@ -76,11 +78,17 @@ class KeyedStreams:
                     f"column {self.by!r:.60} must name the stream of every row, got none in row {row}"
                 )
 
-    def decide(self, rows: Columns, scores: Scores) -> Decisions:
-        """Decide rows, in order within each key; a row is known by its number in the input."""
+    def feedback(self, label: Label, decision: str | int, number: int) -> bool:
+        """Learn the class of a decision of a key; return whether it is remembered."""
+        return self._fleet.feedback(
+            label.key, decision, self.model.classes_.tolist()[number], propensity=label.propensity
+        )
+
+    def decide(self, rows: Columns, scores: Scores, ids: Sequence[str] | None) -> Decisions:
+        """Decide rows, in order within each key, which are known by their ids, or by their numbers in the stream."""
         keys = [str(kept_cell(cell)) for cell in rows[self.by].tolist()]
         first, self.n_rows = self.n_rows, self.n_rows + len(keys)
-        return self._fleet.decide_scores(scores, keys=keys, ids=range(first, self.n_rows))
+        return self._fleet.decide_scores(scores, keys=keys, ids=ids or range(first, self.n_rows))
 
     def state(self) -> bytes:
         """Return what all streams have in common: the state of a new one."""

@@ -12,14 +12,16 @@ import numpy as np
 
 from obil.arrays import FloatArray, IntArray
 from obil.cli.arriving import ArrivingBytes, Stopped
-from obil.cli.decision_log import DecisionLog, columns_of, digest
+from obil.cli.decision_log import DecisionLog, columns_of, digest, kept_cell
+from obil.cli.label_journal import LabelJournal
 from obil.cli.left_out import LeftOut, Numbered
 from obil.cli.stream_times import times_of
 from obil.datasets.table_stream import Chunk, Columns, ColumnType, iter_chunks
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
+from obil.online.decision_ids import LONGEST_ID
 from obil.online.state.checkpoint import Checkpoint
-from obil.serving.ratio_model import Scores
+from obil.serving.ratio_model import Scores, class_named
 
 if TYPE_CHECKING:
     from obil.cli.stream_keyed import KeyedStreams
@@ -35,17 +37,24 @@ class StreamRun:
     streams: "SingleStream | KeyedStreams"
     log: DecisionLog
     left_out: LeftOut
+    journal: LabelJournal | None  # None where there is no state beside which it is
     fingerprint: str
     keep: list[str]
     decided: list[int]  # (K,)
     every: int
     at: str | None = None  # the column that says when a row came
+    id_column: str | None = None  # that decisions are known by; None for the row's number
+    horizon: int = 0  # rows that are remembered for labels
     last_row: str = ""
     n_before: int = 0  # rows decided by earlier runs
     saved_rows: int = -1  # rows decided in the last state written, -1 if there is none
     saved_left_out: int = 0  # rows left out in it
+    saved_labels: int = 0  # bytes of the journal that it has taken in
     opened: bool = False
     names: Sequence[str] = ()  # of the columns of the input
+    labels_from: int = 0  # as many rows must have been decided before labels are taken in
+    n_labels: int = 0  # of this run
+    n_unknown_labels: int = 0  # of these, those whose decision is not remembered
 
     def resume(self, saved: Checkpoint, *, change_policy: bool) -> None:
         """Resume from a state; refuse one that was made with something else."""
@@ -53,6 +62,13 @@ class StreamRun:
             raise InvalidStateError(f"{self.streams.path} belongs to another model: take that one, or another --state")
         if len(saved.decided) != len(self.decided):
             raise InvalidStateError(f"{self.streams.path} is damaged: its field 'decided' is wrong")
+        if saved.id_column != self.id_column:
+            raise InvalidStateError(
+                f"{self.streams.path} belongs to a stream with --id {saved.id_column}, not {self.id_column}: give that"
+            )
+        if self.journal is not None:
+            self.journal.n_bytes = self.saved_labels = saved.labels_bytes
+            self.journal.check()
         self.streams.resume(saved, change_policy=change_policy)
         self.decided, self.last_row = list(saved.decided), saved.last_row
         self.n_before = self.saved_rows = saved.n_rows
@@ -92,21 +108,25 @@ class StreamRun:
         if self.streams.n_rows == 0 and (error := self.left_out.first_waiting) is not None:
             raise error  # no row is good: nothing shows that only some are bad
         self._open()
+        self.labels_from = 0
         self._pause()
         return 0
 
     def checkpoint(self) -> None:
         """Write the state, after the output that it counts is safe."""
-        now = (self.streams.n_rows, self.left_out.n_rows)
-        if not self.opened or self.streams.path is None or (self.saved_rows, self.saved_left_out) == now:
+        if not self.opened or self.streams.path is None:
             return
         if sum(self.decided) != self.streams.n_rows:
             return  # rows that updated a tracker were not written: the last state is the one to resume from
+        self._take_labels()
+        now = (self.streams.n_rows, self.left_out.n_rows, 0 if self.journal is None else self.journal.n_bytes)
+        if (self.saved_rows, self.saved_left_out, self.saved_labels) == now:
+            return
         self.log.sync()
         if self.left_out.file is not None:
             self.left_out.file.sync()
         self.streams.write(self._state())
-        self.saved_rows, self.saved_left_out = now
+        self.saved_rows, self.saved_left_out, self.saved_labels = now
 
     def summary(self, stopped: int) -> dict[str, Any]:
         """Return what happened so far, earlier runs included."""
@@ -122,10 +142,23 @@ class StreamRun:
             "alerts": None if streams.positive is None else self.decided[names.index(streams.positive)],
             "decided": dict(zip(names, self.decided, strict=True)),
             **streams.summary(),
+            "labels_this_run": self.n_labels,
+            "unknown_labels_this_run": self.n_unknown_labels,
             "out": "-" if self.log.path is None else str(self.log.path),
             "state": None if streams.path is None else str(streams.path),
             "stopped_by_signal": stopped or None,
         }
+
+    def _take_labels(self) -> None:
+        """Learn the labels that have come, between two rows."""
+        if self.journal is None or self.streams.n_rows < self.labels_from:
+            return
+        classes = self.streams.model.classes_
+        for label in self.journal.take():
+            decision = label.id if self.id_column is not None else int(label.id)
+            known = self.streams.feedback(label, decision, class_named(label.label, classes))
+            self.n_labels += 1
+            self.n_unknown_labels += not known
 
     def _take(self, chunk: Chunk, passed: int, first: int, to_skip: int, table: Path) -> None:
         """Decide the rows of a chunk behind those that are passed over; `first` is the number of its first row.
@@ -211,15 +244,29 @@ class StreamRun:
 
     def _score(self, rows: Columns) -> Scores:
         self.streams.require_keys(rows)
+        self._require_ids(rows)
         first = self.streams.n_rows
         return batch_invariant_scores(self.streams.model, rows, first_row=first, at=self._times(rows))
+
+    def _require_ids(self, rows: Columns) -> None:
+        if self.id_column is None:
+            return
+        for row, cell in enumerate(map(kept_cell, rows[self.id_column].tolist())):
+            if not 1 <= len(str(cell)) <= LONGEST_ID:
+                raise InvalidInputError(
+                    f"column {self.id_column!r:.60} must hold an id of at most {LONGEST_ID:,} characters, got "
+                    f"{str(cell)[:40]!r} in row {row}"
+                )
 
     def _times(self, rows: Columns) -> FloatArray | None:
         return None if self.at is None else times_of(rows[self.at], self.at)
 
     def _decide(self, rows: Columns, scores: Scores) -> None:
-        decisions = self.streams.decide(rows, scores)
-        self.log.append(columns_of(decisions, [rows[name].tolist() for name in self.keep]))
+        first = self.streams.n_rows
+        ids = None if self.id_column is None else [str(kept_cell(cell)) for cell in rows[self.id_column].tolist()]
+        decisions = self.streams.decide(rows, scores, ids)
+        numbers = range(first, self.streams.n_rows)
+        self.log.append(columns_of(decisions, numbers, [rows[name].tolist() for name in self.keep]))
         counts = np.bincount(decisions.numbers, minlength=len(self.decided))
         self.decided = (np.array(self.decided) + counts).tolist()
         self.last_row = _last_row_digest(rows)
@@ -238,12 +285,16 @@ class StreamRun:
             if (-1 if saved is None else saved.n_rows) != self.saved_rows:
                 raise InvalidInputError(f"another obil stream has just written {self.streams.path}: run this again")
         if self.streams.path is not None and self.saved_rows < 0:
+            if self.journal is not None:
+                self.journal.path.unlink(missing_ok=True)  # of another stream, whose output is overwritten
             # the state comes first: killed before the next one, the same command knows the output as its own
             self.streams.write(self._state())
-        self.log.cut_back()
+        # labels may be of rows that an earlier run decided after its last state: they are decided again first
+        self.labels_from = self.streams.n_rows + self.log.cut_back()
         if self.left_out.file is not None:
             self.left_out.file.cut_back()
         self.opened = True
+        self._take_labels()
 
     def _state(self) -> Checkpoint:
         return Checkpoint(
@@ -258,6 +309,10 @@ class StreamRun:
             online=self.streams.state(),
             n_left_out=self.left_out.n_rows,
             left_out_bytes=self.left_out.n_bytes,
+            classes=[str(name) for name in self.streams.model.classes_.tolist()],
+            horizon=self.horizon,
+            id_column=self.id_column,
+            labels_bytes=0 if self.journal is None else self.journal.n_bytes,
         )
 
     def _require_last_row(self, rows: Columns, table: Path) -> None:

@@ -1,10 +1,13 @@
 """Let a run decide one stream, whose state is a small file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from obil.arrays import FloatArray
+from obil.cli.label_journal import Label
+from obil.cli.saved_stream import is_keyed
 from obil.datasets.table_stream import Columns
 from obil.errors import EstimationError, InvalidStateError
 from obil.online.decision import Decisions
@@ -12,8 +15,6 @@ from obil.online.online_classifier import OnlineClassifier
 from obil.online.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from obil.online.state.resume import resumed
 from obil.serving.ratio_model import RatioModel, Scores
-
-KEYED = b"SQLite format 3\0"  # the first bytes of a file with the states of keyed streams
 
 
 @dataclass(slots=True)
@@ -43,11 +44,10 @@ class SingleStream:
         """Return the state on disk; None where there is none."""
         if self.path is None or not self.path.exists():
             return None
-        with self.path.open("rb") as file:
-            if file.read(len(KEYED)) == KEYED:
-                raise InvalidStateError(
-                    f"{self.path} belongs to keyed streams: give --by and their column, or another --state"
-                )
+        if is_keyed(self.path):
+            raise InvalidStateError(
+                f"{self.path} belongs to keyed streams: give --by and their column, or another --state"
+            )
         return read_checkpoint(self.path)
 
     def resume(self, saved: Checkpoint, *, change_policy: bool) -> None:
@@ -62,9 +62,13 @@ class SingleStream:
     def require_keys(self, rows: Columns) -> None:
         """Refuse rows that belong to no stream: all belong to this one."""
 
-    def decide(self, rows: Columns, scores: Scores) -> Decisions:
-        """Decide rows, in order."""
-        return self.online.decide_scores(scores)
+    def decide(self, rows: Columns, scores: Scores, ids: Sequence[str] | None) -> Decisions:
+        """Decide rows, in order, which are known by their ids, or by their numbers."""
+        return self.online.decide_scores(scores, ids=ids)
+
+    def feedback(self, label: Label, decision: str | int, number: int) -> bool:
+        """Learn the class of a decision; return whether it is remembered."""
+        return self.online.feedback(decision, self.model.classes_.tolist()[number], propensity=label.propensity)
 
     def state(self) -> bytes:
         """Return what `resume` continues from."""

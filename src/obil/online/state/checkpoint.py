@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from obil.errors import InvalidStateError
 MAGIC = b"obil stream 4\n"  # a line, then the checksum of what follows; a line of JSON; the state
 SUM_BYTES = 65
 LARGEST_FILE = 64_000_000  # bytes
+COUNTS = ("n_rows", "out_bytes", "last_line_bytes", "n_left_out", "left_out_bytes", "horizon", "labels_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,20 @@ class Checkpoint:
     online: bytes  # OnlineClassifier.state()
     n_left_out: int = 0  # how many rows were bad
     left_out_bytes: int = 0  # of the file of these rows, those that belong to them
+    classes: list[str] = field(default_factory=list)  # (K,)
+    horizon: int = 0  # rows that are remembered for labels
+    id_column: str | None = None  # that decisions are known by; None for the row's number
+    labels_bytes: int = 0  # of the journal of labels, those that were taken in
 
     def __post_init__(self) -> None:
         values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
         for name in ("model", "last_row", "last_line"):
             _require(isinstance(values[name], str), name)
-        for name in ("n_rows", "out_bytes", "last_line_bytes", "n_left_out", "left_out_bytes"):
+        for name in COUNTS:
             _require(is_count(values[name]), name)
-        for name, holds in (("header", lambda item: isinstance(item, str)), ("decided", is_count)):
+        for name, holds in (("header", _is_text), ("classes", _is_text), ("decided", is_count)):
             _require(isinstance(values[name], list) and all(map(holds, values[name])), name)
+        _require(self.id_column is None or isinstance(self.id_column, str), "id_column")
         _require(self.last_line_bytes <= self.out_bytes, "last_line_bytes")
         _require(sum(self.decided) == self.n_rows, "decided")
 
@@ -82,7 +88,7 @@ def unpack_checkpoint(data: bytes, *, name: str) -> Checkpoint:
             raise InvalidStateError("its checksum is wrong")
         line, _, online = body.partition(b"\n")
         head = json.loads(line)
-        if not isinstance(head, dict) or set(head) != {field.name for field in fields(Checkpoint)} - {"online"}:
+        if not isinstance(head, dict) or set(head) != {one.name for one in fields(Checkpoint)} - {"online"}:
             raise InvalidStateError("its fields are not those of a state")
         return Checkpoint(**head, online=online)
     except (InvalidStateError, RecursionError, ValueError) as error:
@@ -105,6 +111,10 @@ def sync_folder(folder: Path) -> None:
 
 def _checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _require(holds: bool, name: str) -> None:
