@@ -67,7 +67,7 @@ def test_river(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("river", reason="needs river")
     X, y = rows_of(3_000)
     dataset = [(x, bool(label)) for x, label in zip(X.to_dict("records"), y, strict=True)]
-    assert run("river", dataset=dataset)["model"].prior[True] == pytest.approx(0.3, abs=0.05)
+    assert run("river", dataset=dataset)["model"].prior[True] == pytest.approx(0.3, abs=0.1)
     assert "LogLoss" in capsys.readouterr().out
 
 
