@@ -235,8 +235,8 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
         ]
 
     def refusal(status: int, code: str, message: str) -> JSONResponse:
-        error = {"code": code, "message": message, "where": None, "request_id": "r"}
-        return JSONResponse({"error": error}, status_code=status)
+        problem = {"detail": message, "code": code, "where": None, "request_id": "r"}
+        return JSONResponse(problem, status_code=status, media_type="application/problem+json")
 
     @app.middleware("http")
     async def check_key(request: Request, call_next: Any) -> Response:
@@ -297,11 +297,13 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
     async def events(now: Callable[[], list[MadeUpStream]], *, one: bool) -> AsyncIterator[str]:
         cut, seen = app.state.cut, dict[str, int]()
         while app.state.cut == cut:
-            changed = [stream.summary() for stream in now() if seen.get(stream.name) != stream.seq]
-            seen |= {summary["name"]: summary["seq"] for summary in changed}
-            if changed:
-                kind, data = ("stream", changed[0]) if one else ("streams", {"streams": changed})
-                yield f"event: {kind}\ndata: {json.dumps(data)}\n\n"
+            changed = [stream for stream in now() if seen.get(stream.name) != stream.seq]
+            seen |= {stream.name: stream.seq for stream in changed}
+            if changed and one:
+                yield f"event: points\ndata: {json.dumps(changed[0].series(time.time() - 120.0, None, 20))}\n\n"
+                yield f"event: stream\ndata: {json.dumps(changed[0].detail())}\n\n"
+            elif changed:
+                yield f"event: streams\ndata: {json.dumps({'streams': [stream.summary() for stream in changed]})}\n\n"
             await asyncio.sleep(0.2)
 
     @app.get("/v1/events")

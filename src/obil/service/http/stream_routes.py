@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from obil.service.http.decision_routes import AppState
+from obil.service.http.event_cache import EventCache, event
 from obil.service.http.guard import STILL_ALLOWED
 from obil.service.http.note_request import note_of_json
 from obil.service.http.openapi import KEY_PARAMETER, Stream, described, request_body
 from obil.service.http.request_bodies import json_body, sender_of
-from obil.service.http.responses import json_bytes, json_response
+from obil.service.http.responses import json_response
 from obil.service.http.stream_settings import policy_of_json, settings_of_json
 from obil.service.records import SettingsChange, StreamDetail, StreamEvent, StreamHistory, StreamPage
 from obil.service.refusals import BadInputError, BusyError, NoKeyError, RefusedError, UnknownStreamError
@@ -29,7 +30,8 @@ _CREATED = described(StreamDetail, 400, 409, 415, description="The stream exists
 _CREATED[201] = {"model": StreamDetail, "description": "The stream was created."}
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events when something changed, at most once per second.",
+        "description": "`streams`: summaries of those that changed, at most once per second. Of one stream, after a "
+        "change: `points`, the newest of its history, and `stream`, the stream in detail, at most every three seconds.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
@@ -40,7 +42,7 @@ def stream_routes(app_state: AppState) -> APIRouter:
     """Return the routes of streams."""
     router = APIRouter(tags=["streams"], default_response_class=Response)
     events = APIRouter(tags=["events"], default_response_class=Response)
-    streams = app_state.streams
+    streams, cache = app_state.streams, EventCache(app_state.streams)
 
     @router.get("/v1/streams", summary="List streams", responses=described(StreamPage))
     async def page(
@@ -124,11 +126,11 @@ def stream_routes(app_state: AppState) -> APIRouter:
         known: dict[str, int] = {}
 
         async def changes() -> bytes | None:
-            page = await streams.page(after=after, limit=limit, search=search, alarmed=alarmed)
+            page = await cache.page(after=after, limit=limit, search=search, alarmed=alarmed)
             changed = [one for one in page.streams if known.get(one.name) != one.seq]
             known.clear()
             known.update({one.name: one.seq for one in page.streams})
-            return _event("streams", {"streams": changed}) if changed else None
+            return event("streams", {"streams": changed}) if changed else None
 
         return _subscription(app_state, request, changes)
 
@@ -138,16 +140,14 @@ def stream_routes(app_state: AppState) -> APIRouter:
         responses=described(None, 404) | _EVENTS,
     )
     async def subscribe(request: Request, stream: Stream) -> Response:
-        await streams.detail(stream)  # refuses a stream that does not exist
+        await cache.stream(stream)  # refuses a stream that does not exist
         seq = -1
 
         async def change() -> bytes | None:
             nonlocal seq
-            changed = await streams.changed_since({stream: seq})
-            if not changed:
-                return None
-            seq = changed[0].seq
-            return _event("stream", changed[0])
+            news = await cache.stream(stream)
+            is_new, seq = news.seq != seq, news.seq
+            return news.content if is_new else None
 
         return _subscription(app_state, request, change)
 
@@ -199,10 +199,6 @@ def _subscription(app_state: AppState, request: Request, next_event: Callable[[]
             app_state.n_subscribers -= 1
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
-
-
-def _event(name: str, data: Any) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + json_bytes(data) + b"\n\n"
 
 
 def _require_page(after: str | None, search: str | None) -> None:

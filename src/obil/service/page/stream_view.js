@@ -17,7 +17,6 @@ import { TimeChart } from "./time_chart.js";
 import { valueTable } from "./value_table.js";
 
 const POINTS = 400;
-const REST = 1500; // ms between two reloads of the whole stream while events come
 
 export class StreamView {
   constructor(name, query) {
@@ -39,7 +38,6 @@ export class StreamView {
 
   close() {
     this.closed = true;
-    clearTimeout(this.soon);
     clearInterval(this.ageing);
     this.dark.removeEventListener("change", this.restyle);
     this.charts.forEach((chart) => chart.close());
@@ -53,18 +51,26 @@ export class StreamView {
     if (end !== null && asked.kind === "between") query.set("end", String(end)); // "the last hour" ends now
     const [stream, series] = await Promise.all([ask(this.address), ask(`${this.address}/history?${query}`)]);
     if (this.closed || asked !== this.range || stream.seq < this.stream?.seq) return; // something newer is shown
-    this.series = { ...series, columns: asOf(stream, series.columns, asked.kind !== "between") };
-    this.#show(stream);
+    this.history = series;
+    this.#showAsOf(stream);
   }
 
+  // an event has all that changed: nothing is asked for again
   onEvent(type, data) {
-    const summary = type === "streams" ? data.streams?.find(({ name }) => name === this.name) : data;
-    if (!summary || summary.name !== this.name) return;
-    this.soon ??= setTimeout(() => {
-      this.soon = null;
-      if (summary.model !== this.version) this.#showModel(summary.model).catch(() => {});
-      this.refresh().catch(() => {});
-    }, REST);
+    if ((data.name ?? data.stream) !== this.name || !this.history) return;
+    if (type === "points") {
+      const [start] = ends(this.range);
+      if (this.range.kind !== "between") this.history.columns = joined(this.history.columns, data.columns, start);
+    } else if (data.seq > this.stream.seq) {
+      if (data.model !== this.version) this.#showModel(data.model).catch(() => {});
+      this.#showAsOf(data);
+      if (this.history.columns.at?.length > 2 * POINTS) this.refresh().catch(() => {}); // to be thinned out
+    }
+  }
+
+  #showAsOf(stream) {
+    this.series = { ...this.history, columns: asOf(stream, this.history.columns, this.range.kind !== "between") };
+    this.#show(stream);
   }
 
   #skeleton() {
@@ -189,6 +195,14 @@ function changeReport(stream) {
     make("p", {}, make("span", { class: "soft" }, "To do: "), badge(sure ? { state, sign, text } : { state: "none", sign: "○", text: `Nothing so far (${status.text.toLowerCase()})` }),
       changed || reasons.length ? ` ${rest.at(-1)}` : null), // else no sentence is advice
   ];
+}
+
+// A history from a time on, and the points that came after it.
+function joined(known, recent, start) {
+  const last = known.row?.at(-1) ?? -1;
+  const places = (columns, keep) => [...(columns.at ?? []).keys()].filter((i) => (start === null || columns.at[i] >= start) && keep(i));
+  const [kept, added] = [places(known, () => true), places(recent, (i) => recent.row[i] > last)];
+  return Object.fromEntries(Object.keys(recent).map((name) => [name, [...kept.map((i) => known[name][i]), ...added.map((i) => recent[name][i])]]));
 }
 
 // The history up to a snapshot, which is its last point: so a chart ends at the figure that stands beside it.

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,9 +20,10 @@ from obil.service.storage.writing import StreamRow, Writing
 from obil.service.streams.erasure import erase_deleted, erase_old, erase_rows
 from obil.service.streams.group_commit import GroupCommit
 from obil.service.streams.live_stream import LiveStream, StateCopy, summary_of_row
-from obil.service.streams.model_registry import CURRENT, ModelRegistry
+from obil.service.streams.model_registry import CURRENT, MAX_LOADED, ModelRegistry
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import new_online, replay, resolved_settings
+from obil.service.streams.report_budget import ReportBudget
 from obil.service.streams.scoring import score
 from obil.service.streams.stream_log import LoggedDecision, LoggedPage, find_decision, page_of_log
 from obil.service.streams.stream_request import NewStream, RowsToDecide
@@ -54,6 +56,8 @@ class StreamHub:
         store.open_secret()
         self._store, self._registry = store, registry
         self._deleting = asyncio.Lock()
+        self._budget = ReportBudget()
+        self._figures: dict[str, Any] = {}  # of histories, by version
         self._defaults = StreamSettings() if defaults is None else defaults
         self._store_inputs = store_inputs
         self._version = registry.take_from_folder()  # a model that the gate refuses is not served
@@ -157,21 +161,28 @@ class StreamHub:
 
     async def detail(self, stream: str) -> records.StreamDetail:
         """Return a stream in detail."""
-        return await self._report(await self._writer.do(stream, lambda live, _session, _at: live.copied()))
+
+        def copied(live: LiveStream, _session: Writing, _at: float) -> StateCopy:
+            started = time.thread_time()
+            copy = live.copied()
+            self._budget.charge(time.thread_time() - started)
+            return copy
+
+        async def report() -> records.StreamDetail:
+            return await self._report(await self._writer.do(stream, copied))
+
+        return await self._budget.read(("detail", stream), report)
 
     async def history(
         self, stream: str, *, start: float | None = None, end: float | None = None, points: int = 300
     ) -> records.StreamHistory:
         """Return a stream over time, between two times (seconds since 1970)."""
-        row = await asyncio.to_thread(self._store.stream, stream)
-        if row is None:
-            raise UnknownStreamError(f"there is no stream {stream!r}")
-        found = await asyncio.to_thread(
-            partial(self._store.points, row.id, start=start or 0.0, end=1e18 if end is None else end, limit=points)
-        )
-        from obil.service.streams.stream_report import history_of  # noqa: PLC0415  # deciding needs no reports
+        within = {"start": start or 0.0, "end": 1e18 if end is None else end, "limit": points}
 
-        return await asyncio.to_thread(history_of, row, found, self._registry.get(row.model))
+        async def history() -> records.StreamHistory:
+            return await asyncio.to_thread(self._history, stream, within)
+
+        return await self._budget.read(("history", stream, *within.values()), history)
 
     async def decision(self, stream: str, name: Id) -> LoggedDecision:
         """Return a decision as it was made, by its id, with the labels that came for it."""
@@ -233,11 +244,29 @@ class StreamHub:
     async def _report(self, copy: StateCopy) -> records.StreamDetail:
         return await asyncio.to_thread(self._detail, copy)
 
+    def _history(self, stream: str, within: Mapping[str, Any]) -> records.StreamHistory:
+        from obil.service.streams.history_figures import HistoryFigures  # noqa: PLC0415  # deciding needs no reports
+        from obil.service.streams.stream_report import history_of  # noqa: PLC0415
+
+        started = time.thread_time()
+        row = self._row(stream)
+        model = self._registry.get(row.model)
+        if row.model not in self._figures:
+            if len(self._figures) >= MAX_LOADED:
+                self._figures.clear()
+            self._figures[row.model] = HistoryFigures(model)
+        found = history_of(row, self._store.points(row.id, **within), self._figures[row.model], model)
+        self._budget.charge(time.thread_time() - started)
+        return found
+
     def _detail(self, copy: StateCopy) -> records.StreamDetail:
         from obil.service.streams.stream_report import detail_of  # noqa: PLC0415  # deciding needs no reports
 
+        started = time.thread_time()
         events = self._store.audit(copy.row.id, limit=MAX_EVENTS)
-        return detail_of(copy, self._registry.get(copy.version), events)
+        found = detail_of(copy, self._registry.get(copy.version), events)
+        self._budget.charge(time.thread_time() - started)
+        return found
 
     def _open(
         self, name: str, live: LiveStream | None, session: Writing, new: NewStream | None, at: float
