@@ -26,8 +26,8 @@ def ask(method: str, path: str, body: Any = None, *, retry_key: str | None = Non
         with urllib.request.urlopen(request, timeout=60.0) as answer:  # noqa: S310  # to an address of your own
             return json.load(answer)
     except urllib.error.HTTPError as refused:
-        error = json.load(refused)["error"]
-        show(f"refused with {refused.code} {error['code']} at {error['where']}: {error['message']}")
+        problem = json.load(refused)
+        show(f"refused with {refused.code} {problem['code']} at {problem['where']}: {problem['detail']}")
         return None
 
 

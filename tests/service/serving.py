@@ -60,7 +60,7 @@ class _Passing(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.server.refuse:
             self.server.refuse -= 1
-            self._answer(503, b'{"error":{"code":"not_stored","message":"full","where":null,"request_id":"r"}}')
+            self._answer(503, b'{"detail":"full","code":"not_stored","where":null,"request_id":"r"}')
             return
         behind = HTTPConnection(self.server.behind, timeout=30.0)
         headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}

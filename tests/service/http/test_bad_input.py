@@ -224,11 +224,15 @@ LOCKED = [
 
 def require_refused(answer: Any, status: int, code: str, where: str | None) -> None:
     assert answer.status_code == status, answer.text
-    error = answer.json()["error"]
-    assert set(error) == {"code", "message", "where", "request_id"}
-    assert (error["code"], error["where"]) == (code, where), error
-    assert error["message"]
-    assert error["request_id"] == answer.headers["x-request-id"]
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert set(problem) == {"type", "title", "status", "detail", "instance", "code", "where", "request_id"}
+    assert (problem["code"], problem["where"]) == (code, where), problem
+    assert (problem["type"].rpartition("#")[2], problem["status"]) == (code, status)
+    assert problem["title"].lower() == code.replace("_", " ")
+    assert problem["detail"]
+    assert problem["instance"] == answer.request.url.raw_path.decode().partition("?")[0]
+    assert problem["request_id"] == answer.headers["x-request-id"]
 
 
 def test_the_corpus_is_large_and_each_case_has_a_name_of_its_own() -> None:

@@ -54,11 +54,11 @@ def test_an_id_used_twice_shows_the_newer_decision(served: Served) -> None:
 
 
 def test_an_unknown_decision_is_404_and_an_erased_one_410(served: Served) -> None:
-    assert served.client.get(f"{DECISIONS}/nobody").json()["error"]["code"] == "unknown_decision"
-    assert served.client.get("/v1/streams/nowhere/decisions/first").json()["error"]["code"] == "unknown_stream"
+    assert served.client.get(f"{DECISIONS}/nobody").json()["code"] == "unknown_decision"
+    assert served.client.get("/v1/streams/nowhere/decisions/first").json()["code"] == "unknown_stream"
     served.client.delete(f"{DECISIONS}/first")
     found = served.client.get(f"{DECISIONS}/first")
-    assert (found.status_code, found.json()["error"]["code"]) == (410, "erased")
+    assert (found.status_code, found.json()["code"]) == (410, "erased")
     served.client.post(DECISIONS, json={"row": ROW, "id": "first"})
     assert served.client.get(f"{DECISIONS}/first").status_code == 200
 

@@ -54,10 +54,10 @@ def test_the_decision_and_the_refusal_shown_have_the_fields_of_real_ones(served:
     answer = served.client.post("/v1/streams/shop/decisions", json={"row": ROW})
     assert list(answer.json()["decisions"][0]) == list(decision)
     answer = served.client.post("/v1/streams/shop/decisions", json={"row": ROW | {"amount": "ten"}})
-    real = answer.json()["error"]
-    assert list(real) == list(refusal["error"])
-    assert {name: real[name] for name in ("code", "message", "where")} == {
-        name: refusal["error"][name] for name in ("code", "message", "where")
+    real = answer.json()
+    assert list(real) == list(refusal)
+    assert {name: real[name] for name in ("type", "title", "status", "detail", "instance", "code", "where")} == {
+        name: refusal[name] for name in ("type", "title", "status", "detail", "instance", "code", "where")
     }
 
 
@@ -77,7 +77,8 @@ def test_every_refusal_is_on_the_page_with_its_status() -> None:
     ]
     for kind in kinds:
         if kind is not refusals.RefusedError:
-            assert re.search(rf"^\| {kind.status} \|.*`{kind.code}`", PAGE, flags=re.MULTILINE), kind
+            anchor = f'<a id="{kind.code}"></a>'  # where the type of the problem leads
+            assert re.search(rf"^\| {kind.status} \|.*{anchor}`{kind.code}`", PAGE, flags=re.MULTILINE), kind
 
 
 def test_every_setting_is_on_the_page_with_its_default() -> None:
@@ -151,7 +152,7 @@ def test_the_commands_of_the_page_run_in_an_empty_folder(tmp_path: Path) -> None
             assert ran.returncode == 0, (command, ran.stderr)
             if "curl" in command:
                 answers += [line if "text/csv" in command else json.loads(line) for line in ran.stdout.splitlines()]
-        assert not any("error" in answer for answer in answers), answers
+        assert not any("code" in answer for answer in answers), answers
         first, told, state, history, *table, why, retried, again = answers
         assert first["decisions"][0]["id"] == "order 1"
         assert told["known"] == 1

@@ -82,8 +82,8 @@ def test_a_full_disk_answers_503_and_goes_on_when_there_is_room_again(hub: Strea
         acknowledged += 25 * (answer.status_code == 200)
         refusals += answer.status_code == 503
     assert refusals > 5
-    assert answer.json()["error"]["code"] == "not_stored"
-    assert "full" in answer.json()["error"]["message"]
+    assert answer.json()["code"] == "not_stored"
+    assert "full" in answer.json()["detail"]
     assert client.get("/v1/streams/shop").json()["rows"] == acknowledged
     assert client.get("/readyz").status_code == 503
     assert client.get("/healthz").status_code == 200
@@ -104,8 +104,8 @@ def test_a_store_that_may_not_be_written_answers_503_and_still_reads(hub: Stream
     assert posted(client, rows).status_code == 200
     writer_of(hub).execute("PRAGMA query_only = 1")
     refused = posted(client, rows)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_stored")
-    assert "readonly" in refused.json()["error"]["message"]
+    assert (refused.status_code, refused.json()["code"]) == (503, "not_stored")
+    assert "readonly" in refused.json()["detail"]
     assert client.get("/readyz").status_code == 503
     assert client.get("/v1/streams").json()["streams"][0]["rows"] == 20
     writer_of(hub).execute("PRAGMA query_only = 0")
@@ -140,7 +140,7 @@ def test_a_damaged_snapshot_is_named_and_the_other_streams_are_served(folder: Pa
     try:
         answer = posted(client_of(hub), rows)
         assert answer.status_code == 503
-        assert "'shop' cannot be read: this state is damaged" in answer.json()["error"]["message"]
+        assert "'shop' cannot be read: this state is damaged" in answer.json()["detail"]
 
         async def both() -> list[Any]:
             sent = (hub.decide(stream, Rows(rows, 20), ANYONE) for stream in ("shop", "clinic"))

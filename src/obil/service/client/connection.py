@@ -59,7 +59,9 @@ class ServiceConnection:
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._connection = kind(parts.hostname, parts.port, timeout=timeout)
         self._path, self._retries = parts.path.rstrip("/"), retries
-        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._headers = {"Accept": "application/json, application/problem+json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -142,9 +144,13 @@ def _plain(value: Any) -> Any:
 
 def _refusal(status: int, text: bytes) -> ServiceError:
     try:
-        error = json.loads(text)["error"]
+        problem = json.loads(text)
         return ServiceError(
-            error["message"], status=status, code=error["code"], where=error["where"], request_id=error["request_id"]
+            problem["detail"],
+            status=status,
+            code=problem["code"],
+            where=problem["where"],
+            request_id=problem["request_id"],
         )
     except (ValueError, KeyError, TypeError):  # a proxy answered
         return ServiceError(f"the response has status {status}", status=status, code="unknown")

@@ -20,8 +20,9 @@ from obil.service.http.in_progress import InProgress
 from obil.service.http.log_routes import log_routes
 from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.openapi import described, request_schemas
+from obil.service.http.problems import install_error_responses
 from obil.service.http.request_bodies import sender_of
-from obil.service.http.responses import install_error_responses, json_response
+from obil.service.http.responses import json_response
 from obil.service.http.stream_routes import stream_routes
 from obil.service.http.streams_now import StreamsReader
 from obil.service.records import ModelCard

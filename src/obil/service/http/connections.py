@@ -10,7 +10,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from obil.service.http.responses import refusal_body
+from obil.service.http.problems import CONTENT_TYPE, refusal_body
 from obil.service.refusals import BusyError, MalformedError, RefusedError, TooSlowError
 
 _REASONS = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}
@@ -125,8 +125,8 @@ class LimitedProtocol(H11Protocol):
     def refuse(self, error: RefusedError) -> None:
         """Answer a connection without a request, and close it."""
         body = refusal_body(error)
-        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-        self.transport.write(head % (error.status, _REASONS[error.status], len(body)) + body)
+        head = b"HTTP/1.1 %d %s\r\ncontent-type: %s\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        self.transport.write(head % (error.status, _REASONS[error.status], CONTENT_TYPE.encode(), len(body)) + body)
         self.transport.close()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class

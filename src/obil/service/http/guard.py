@@ -21,7 +21,7 @@ from obil.service.http.access import ANONYMOUS, Authentication, HostCheck, neede
 from obil.service.http.bodies import Bodies
 from obil.service.http.in_progress import InProgress
 from obil.service.http.metrics import ServiceMetrics
-from obil.service.http.responses import ERROR_CODE, REQUEST_ID, refusal
+from obil.service.http.problems import ERROR_CODE, REQUEST_ID, refusal
 from obil.service.json_logs import Throttle
 from obil.service.refusals import MalformedError, RefusedError, UnsupportedTypeError
 from obil.service.streams.operations import as_stream_name

@@ -3,9 +3,10 @@
 from typing import Annotated, Any
 
 from fastapi import Path
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator
 
 from obil.service.http.note_request import LONGEST_NOTE
+from obil.service.http.problems import CONTENT_TYPE, Problem
 from obil.service.streams.operations import NAME_PATTERN, as_stream_name
 from obil.serving.ratio_model import RatioModel
 
@@ -28,6 +29,7 @@ _POLICY = {
         {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
     ]
 }
+_PROBLEM = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _DESCRIPTIONS = {
     400: "The body is not the JSON or CSV that its Content-Type says.",
     401: "No API key, or one that is wrong, expired or revoked.",
@@ -44,26 +46,11 @@ _DESCRIPTIONS = {
 }
 
 
-class ErrorDetail(BaseModel):
-    """Why a request was refused."""
-
-    code: str = Field(examples=["bad_input"])
-    message: str = Field(examples=["column 'amount' must hold a number, got 'ten' in row 0"])
-    where: str | None = Field(description="The column or field that is wrong, if it is one.", examples=["amount"])
-    request_id: str
-
-
-class ErrorResponse(BaseModel):
-    """The response to every refused request."""
-
-    error: ErrorDetail
-
-
 def described(model: Any, *refused: int, description: str = "Successful Response") -> dict[int | str, dict[str, Any]]:
     """Return what a route responds: a record, or refusals by status, besides those that every route may give."""
     responses: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": description}}
     for status in sorted({400, 401, 403, 408, 413, 415, 422, 429, 503, *refused}):
-        responses[status] = {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
+        responses[status] = {"description": _DESCRIPTIONS[status], "content": _PROBLEM}
     return responses
 
 
@@ -75,7 +62,7 @@ def request_body(name: str, *, required: bool = True, csv: str | None = None) ->
 
 
 def request_schemas(model: RatioModel) -> dict[str, Any]:
-    """Return the schemas of the requests, with the columns and classes of a model."""
+    """Return the schemas of the requests, with the columns and classes of a model, and of refusals."""
     row, example = _row(model)
     classes = model.classes_.tolist()
     number, label = {"type": "number"}, {"enum": classes}
@@ -98,6 +85,7 @@ def request_schemas(model: RatioModel) -> dict[str, Any]:
     cells = list(example.values()) if isinstance(example, dict) else example
     example_costs = {"false_positive": 1, "false_negative": 20}
     return {
+        "Problem": Problem.model_json_schema(),
         "Row": row,
         "DecisionsRequest": {
             "anyOf": [

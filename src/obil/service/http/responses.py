@@ -1,4 +1,4 @@
-"""Write responses: records as JSON, decisions as JSON or CSV, and every refusal in one shape."""
+"""Write responses: records as JSON, decisions as JSON or CSV."""
 
 import csv
 import io
@@ -10,31 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import Response
 from pydantic_core import to_json
-from starlette.exceptions import HTTPException
-from starlette.types import Scope
 
 from obil.arrays import FloatArray
-from obil.errors import InvalidInputError
 from obil.online.decision import Decisions
-from obil.service.refusals import RefusedError
 from obil.service.streams.operations import Decided
-
-REQUEST_ID = "obil.request_id"  # its key in the scope of a request
-ERROR_CODE = "obil.error_code"  # there, once a request is refused
-_HEADERS = {
-    "malformed": {"connection": "close"},  # what follows on this connection may not be a request
-    "no_key": {"www-authenticate": "Bearer"},
-    "too_slow": {"connection": "close"},
-    "unsupported_type": {"accept-encoding": "identity"},
-    **{code: {"retry-after": "1"} for code in ("too_many_requests", "not_stored", "busy", "model_changed")},
-}
-_NO_ROUTE = {
-    404: ("not_found", "there is nothing at this path"),
-    405: ("method_not_allowed", "this path does not take that method"),
-}
 
 
 def json_bytes(value: Any) -> bytes:
@@ -58,47 +39,6 @@ def time_text(seconds: float) -> str:
     '1970-01-01T00:00:00.000Z'
     """
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def refusal(scope: Scope, error: Exception) -> Response:
-    """Return the response to a request that the service or the framework refuses: code, message, where, request id."""
-    status, code, message, where = 422, "bad_input", str(error), getattr(error, "where", None)
-    headers: Mapping[str, str] | None = None
-    if isinstance(error, RefusedError):
-        status, code, headers = error.status, error.code, _HEADERS.get(error.code)
-    elif isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        where = str(first["loc"][-1])[:128]
-        message = f"{where}: {first['msg']}"
-    elif isinstance(error, HTTPException):
-        status, headers = error.status_code, error.headers
-        code, message = _NO_ROUTE.get(status, ("refused", str(error.detail)))
-    elif not isinstance(error, InvalidInputError):  # a bug: the caller gets the request's id and nothing else
-        status, code, message, where = 500, "internal", "the service has failed", None
-    scope[ERROR_CODE] = code
-    body = _error_body(code, message, where, scope.get(REQUEST_ID, ""))
-    return Response(body, status, headers, media_type="application/json")
-
-
-def refusal_body(error: RefusedError) -> bytes:
-    """Return the body of the response to what never became a request."""
-    return _error_body(error.code, str(error), None, "")
-
-
-def _error_body(code: str, message: str, where: str | None, request_id: str) -> bytes:
-    body = {"code": code, "message": message, "where": where, "request_id": request_id}
-    # the message may quote the request, unpaired surrogates included: ASCII can hold them all
-    return json.dumps({"error": body}).encode()
-
-
-def install_error_responses(app: FastAPI) -> None:
-    """Answer everything that the app or the framework refuses in the one shape."""
-
-    async def refused(request: Request, error: Exception) -> Response:
-        return refusal(request.scope, error)
-
-    for kind in (RefusedError, InvalidInputError, RequestValidationError, HTTPException, Exception):
-        app.add_exception_handler(kind, refused)
 
 
 class DecisionWriter:

@@ -42,9 +42,10 @@ export async function send(method, path, body) {
 
 async function reason(response) {
   try {
-    const { error } = await response.json();
-    return error.message;
+    const problem = await response.json();
+    if (problem.detail) return problem.detail;
   } catch {
-    return `the service responded with status ${response.status}`;
+    // a proxy answered
   }
+  return `the service responded with status ${response.status}`;
 }
