@@ -109,6 +109,20 @@ def test_scikit_learns_threshold_tools(model: obil.RatioClassifier) -> None:
     assert decided.tolist() != model.predict(X).tolist()
 
 
+def test_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+    from tests.test_kafka import Cluster
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    scored = obil.RatioClassifier.from_scores(rng.normal(size=400), rng.integers(2, size=400))
+    cluster = Cluster()
+    cluster.write([{"row": [0.5], "id": i} for i in range(30)], topic="payments")
+    with pytest.warns(UserWarning, match="the prior stays at the start prior"):
+        run("Kafka", model=scored, brokers=cluster.config["bootstrap.servers"])
+    assert {one["id"] for one in cluster.read()} == set(range(30))
+
+
 class TinyNetwork:
     """Gives logits as a network of transformers does: a tensor in an attribute of what it returns."""
 

@@ -20,6 +20,7 @@ import obil
 ROOT = Path(__file__).parent.parent
 HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib")
 NEEDS = {  # an extra
+    "obil.kafka": "confluent_kafka",
     "obil.mlflow": "mlflow",
     "obil.networks": "torch",
     "obil.river": "river",
@@ -39,6 +40,7 @@ PUBLIC = {
         GaussianClasses NamedSet ShiftedStream Split Stream duplicate_groups load_named named_sets prior_paths
         read_table shifted_streams stratified_split thinned_rows time_split
     """,
+    "obil.kafka": "KafkaStream",
     "obil.mlflow": "log_model save_model",
     "obil.monitor": "Difference LabelShiftMonitor ScoreRegion",
     "obil.networks": """
@@ -59,7 +61,7 @@ PUBLIC = {
     """,
 }
 # integrations: one module each, which loads what it needs when it is imported
-MODULES = {"obil.mlflow", "obil.river", "obil.sql"}
+MODULES = {"obil.kafka", "obil.mlflow", "obil.river", "obil.sql"}
 PACKAGES = [name for name in PUBLIC if name not in MODULES]
 NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
