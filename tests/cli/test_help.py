@@ -10,7 +10,9 @@ import obil as package
 from tests.cli.cases import obil
 
 HEAVY = ("numba", "sklearn", "torch", "pandas", "matplotlib", "scipy", "numpy", "skops")
-COMMANDS = ("fit", "calibrate", "verify", "predict", "prior", "stream", "label", "explain", "backtest")
+COMMANDS = (
+    "fit", "calibrate", "verify", "predict", "prior", "stream", "label", "status", "performance", "explain", "backtest",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)

@@ -12,6 +12,7 @@ import typer
 from obil.cli import common, tables
 
 if TYPE_CHECKING:
+    from obil.cli.label_column import LabelColumn
     from obil.cli.stream_keyed import KeyedStreams
     from obil.cli.stream_single import SingleStream
     from obil.datasets.table_stream import ColumnType
@@ -36,6 +37,9 @@ def stream(
     cost_fp: common.CostFalsePositive = None,
     cost_fn: common.CostFalseNegative = None,
     policy: common.PolicyText = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Capacity, as alerts per rows: 100/10000 alerts on 1 % of the rows at most.")
+    ] = None,
     positive: Annotated[str | None, typer.Option("--positive", help="The class to alert on.")] = None,
     keep: tables.Keep = None,
     by: Annotated[
@@ -60,6 +64,12 @@ def stream(
             "--id", help="Column that labels know a decision by, which is kept; the row's number if not given."
         ),
     ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Column with the true labels of the rows, which are learned later.")
+    ] = None,
+    label_delay: Annotated[
+        int, typer.Option("--label-delay", min=0, help="Rows after which the labels of --label are learned.")
+    ] = 1_000,
     trust: common.Trust = None,
     checkpoint_every: Annotated[
         int | None,
@@ -99,12 +109,16 @@ def stream(
     left_out = left_out_by(on_error, max_bad)
     quarantine = None if left_out.file is None else left_out.file.path
     _require_paths({"the input": data, "--out": out, "--state": state, "--on-error quarantine": quarantine})
+    labels = _label_column(label, label_delay, by, id_column)
+    if labels is not None:
+        horizon = max(horizon, labels.horizon)
+    policy = _policy_of(budget, policy)
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
     fitted = tables.load_model(model, trust)
     stated = any(option is not None for option in (policy, cost_fp, cost_fn))
-    label = tables.positive_class(positive, fitted, needed=stated)
-    start = None if prior is None else tables.stated_prior(prior, fitted, label)
-    streams = _streams(fitted, by, state, policy=rule, prior=start, positive=label, horizon=horizon)
+    alerted = tables.positive_class(positive, fitted, needed=stated)
+    start = None if prior is None else tables.stated_prior(prior, fitted, alerted)
+    streams = _streams(fitted, by, state, policy=rule, prior=start, positive=alerted, horizon=horizon)
     kept = tables.names_of(keep)
     kept = list(dict.fromkeys([name for name in (by, id_column) if name is not None] + kept))
     log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
@@ -115,6 +129,7 @@ def stream(
         left_out=left_out,
         journal=None if state is None else LabelJournal(journal_of(state)),
         id_column=id_column,
+        labels=labels,
         horizon=horizon,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,
@@ -131,7 +146,7 @@ def stream(
         run.resume(saved, change_policy=change_policy)
     try:
         with closing(streams), closing(log), closing(left_out):
-            types = _types(fitted, [*kept, *([] if at is None else [at])])
+            types = _types(fitted, [*kept, *(name for name in (at, label) if name is not None)], label)
             if saved is None and prior is None:
                 warn_if_balanced(fitted.prior_)
             stopped = run.go(data, types, live=live, quiet=not to_file)
@@ -162,6 +177,38 @@ def _streams(model: "RatioModel", by: str | None, state: Path | None, **settings
     return SingleStream(online, state, online.prior)
 
 
+def _policy_of(budget: str | None, policy: str | None) -> str | None:
+    """Return the policy that the options name; 100/10000 is a budget of 1 % of the rows."""
+    from obil.errors import InvalidInputError
+
+    if budget is None:
+        return policy
+    if policy is not None:
+        raise InvalidInputError(f"--budget sets the threshold by itself: leave out --policy {policy}")
+    alerts, slash, rows = budget.partition("/")
+    try:
+        rate = float(alerts) / float(rows)
+    except (ValueError, ZeroDivisionError):
+        rate = -1.0
+    if not slash or not 0.0 < rate <= 1.0:
+        raise InvalidInputError(f"--budget must be alerts per rows, such as 100/10000, got {budget!r:.40}")
+    return f"budget:{rate!r}"
+
+
+def _label_column(name: str | None, delay: int, by: str | None, id_column: str | None) -> "LabelColumn | None":
+    from obil.cli.label_column import LabelColumn
+    from obil.errors import InvalidInputError
+
+    if name is None:
+        return None
+    for option, given in (("--by", by), ("--id", id_column)):
+        if given is not None:
+            raise InvalidInputError(
+                f"--label does not work with {option} {given}: hand the labels over with obil label"
+            )
+    return LabelColumn(name, delay)
+
+
 def _require_paths(named: dict[str, Path | None]) -> None:
     from obil.errors import InvalidInputError
 
@@ -175,7 +222,7 @@ def _require_paths(named: dict[str, Path | None]) -> None:
             raise InvalidInputError(f"{name} must lie in a folder that exists, got {named[name]}")
 
 
-def _types(model: "RatioModel", keep: Sequence[str]) -> "dict[str, ColumnType]":
+def _types(model: "RatioModel", keep: Sequence[str], label: str | None) -> "dict[str, ColumnType]":
     """Return which columns of the input are needed, and as what."""
     from obil.errors import InvalidInputError
 
@@ -186,6 +233,8 @@ def _types(model: "RatioModel", keep: Sequence[str]) -> "dict[str, ColumnType]":
         types = dict.fromkeys(model.feature_names, "number")
     else:
         raise InvalidInputError("this model knows no column names: fit it with `obil fit`, or on a DataFrame")
+    if label is not None and label in types:
+        raise InvalidInputError(f"--label must not be a column that the model learned from, got {label!r:.60}")
     for name in keep:
         types.setdefault(name, "text")
     return types
@@ -217,6 +266,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
         say(line)
     if summary.get("log_threshold") is not None:
         say(f"threshold: {summary['log_threshold']:.4g} on the log ratio")
+    if summary.get("expected") is not None:
+        say(summary["expected"]["text"].replace("Now:", "Expected of the next rows:", 1))
     if summary["stopped_by_signal"]:
         say("Stopped; the same command resumes from here.")
 

@@ -13,7 +13,8 @@ import numpy as np
 from obil.arrays import FloatArray, IntArray
 from obil.cli.arriving import ArrivingBytes, Stopped
 from obil.cli.decision_log import DecisionLog, columns_of, digest, kept_cell
-from obil.cli.label_journal import LabelJournal
+from obil.cli.label_column import LabelColumn
+from obil.cli.label_journal import Label, LabelJournal
 from obil.cli.left_out import LeftOut, Numbered
 from obil.cli.stream_times import times_of
 from obil.datasets.table_stream import Chunk, Columns, ColumnType, iter_chunks
@@ -45,6 +46,7 @@ class StreamRun:
     at: str | None = None  # the column that says when a row came
     id_column: str | None = None  # that decisions are known by; None for the row's number
     horizon: int = 0  # rows that are remembered for labels
+    labels: LabelColumn | None = None  # in the rows
     last_row: str = ""
     n_before: int = 0  # rows decided by earlier runs
     saved_rows: int = -1  # rows decided in the last state written, -1 if there is none
@@ -66,6 +68,8 @@ class StreamRun:
             raise InvalidStateError(
                 f"{self.streams.path} belongs to a stream with --id {saved.id_column}, not {self.id_column}: give that"
             )
+        if self.labels is not None:
+            self.labels.due = list(saved.labels_due)
         if self.journal is not None:
             self.journal.n_bytes = self.saved_labels = saved.labels_bytes
             self.journal.check()
@@ -155,10 +159,13 @@ class StreamRun:
             return
         classes = self.streams.model.classes_
         for label in self.journal.take():
-            decision = label.id if self.id_column is not None else int(label.id)
-            known = self.streams.feedback(label, decision, class_named(label.label, classes))
-            self.n_labels += 1
-            self.n_unknown_labels += not known
+            self._learn(label, class_named(label.label, classes))
+
+    def _learn(self, label: Label, number: int) -> None:
+        decision = label.id if self.id_column is not None else int(label.id)
+        known = self.streams.feedback(label, decision, number)
+        self.n_labels += 1
+        self.n_unknown_labels += not known
 
     def _take(self, chunk: Chunk, passed: int, first: int, to_skip: int, table: Path) -> None:
         """Decide the rows of a chunk behind those that are passed over; `first` is the number of its first row.
@@ -169,17 +176,22 @@ class StreamRun:
         waiting = next(bad, None)
         start, n_good = passed, len(chunk.places)
         while start < n_good:
-            room = self.every - (self.streams.n_rows - max(self.saved_rows, 0)) if self.streams.path else n_good
+            room = self.every - self._rows_since_state() if self.streams.path else n_good
+            if self.labels is not None:
+                room = min(room, self.labels.block - self.streams.n_rows % self.labels.block)
             stop = min(start + room, n_good)
             before: list[Numbered] = []
             while waiting is not None and waiting.row.place < chunk.places[stop - 1]:
                 before.append(waiting)
                 waiting = next(bad, None)
             self._decide_part(chunk, slice(start, stop), before, first, table)
-            if stop - start == room:
+            if self._rows_since_state() >= self.every:
                 self.checkpoint()
             start = stop
         self._stop_at(self.left_out.refuse([] if waiting is None else [waiting, *bad]))
+
+    def _rows_since_state(self) -> int:
+        return self.streams.n_rows - max(self.saved_rows, 0)
 
     def _decide_part(self, chunk: Chunk, part: slice, bad: list[Numbered], first: int, table: Path) -> None:
         """Decide good rows, up to the first bad one that is not left out; `bad` are those that could not be read."""
@@ -244,6 +256,8 @@ class StreamRun:
 
     def _score(self, rows: Columns) -> Scores:
         self.streams.require_keys(rows)
+        if self.labels is not None:
+            self.labels.numbers(rows, self.streams.model)
         self._require_ids(rows)
         first = self.streams.n_rows
         return batch_invariant_scores(self.streams.model, rows, first_row=first, at=self._times(rows))
@@ -265,6 +279,10 @@ class StreamRun:
         first = self.streams.n_rows
         ids = None if self.id_column is None else [str(kept_cell(cell)) for cell in rows[self.id_column].tolist()]
         decisions = self.streams.decide(rows, scores, ids)
+        if self.labels is not None:
+            self.labels.due += self.labels.numbers(rows, self.streams.model)
+            for label, number in self.labels.take(self.streams.n_rows):
+                self._learn(label, number)
         numbers = range(first, self.streams.n_rows)
         self.log.append(columns_of(decisions, numbers, [rows[name].tolist() for name in self.keep]))
         counts = np.bincount(decisions.numbers, minlength=len(self.decided))
@@ -312,6 +330,7 @@ class StreamRun:
             classes=[str(name) for name in self.streams.model.classes_.tolist()],
             horizon=self.horizon,
             id_column=self.id_column,
+            labels_due=[] if self.labels is None else self.labels.due,
             labels_bytes=0 if self.journal is None else self.journal.n_bytes,
         )
 

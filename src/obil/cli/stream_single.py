@@ -1,7 +1,7 @@
 """Let a run decide one stream, whose state is a small file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,4 +94,12 @@ class SingleStream:
             "prior": dict(zip(names, online.prior.tolist(), strict=True)),
             "interval_90": None if interval is None else dict(zip(names, interval.tolist(), strict=True)),
             "log_threshold": online.log_threshold,
+            "expected": None if online.positive is None else expected_of(online),
         }
+
+
+def expected_of(online: OnlineClassifier) -> dict[str, Any]:
+    """Return what is to be expected of the next rows, each figure with its interval and where it comes from."""
+    now = online.performance().now
+    figures = {name: asdict(one) for name, one in now.figures()}
+    return {**figures, "trusted": now.trusted, "text": now.describe()}

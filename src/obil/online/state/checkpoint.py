@@ -35,6 +35,7 @@ class Checkpoint:
     horizon: int = 0  # rows that are remembered for labels
     id_column: str | None = None  # that decisions are known by; None for the row's number
     labels_bytes: int = 0  # of the journal of labels, those that were taken in
+    labels_due: list[int] = field(default_factory=list)  # of the last rows, their class numbers, -1 for none
 
     def __post_init__(self) -> None:
         values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -42,11 +43,20 @@ class Checkpoint:
             _require(isinstance(values[name], str), name)
         for name in COUNTS:
             _require(is_count(values[name]), name)
-        for name, holds in (("header", _is_text), ("classes", _is_text), ("decided", is_count)):
+        for name, holds in (
+            ("header", _is_text),
+            ("classes", _is_text),
+            ("decided", is_count),
+            ("labels_due", self._is_due),
+        ):
             _require(isinstance(values[name], list) and all(map(holds, values[name])), name)
         _require(self.id_column is None or isinstance(self.id_column, str), "id_column")
+        _require(len(self.labels_due) <= self.n_rows, "labels_due")
         _require(self.last_line_bytes <= self.out_bytes, "last_line_bytes")
         _require(sum(self.decided) == self.n_rows, "decided")
+
+    def _is_due(self, value: Any) -> bool:
+        return type(value) is int and -1 <= value < len(self.decided)
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
