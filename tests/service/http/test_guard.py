@@ -69,6 +69,20 @@ def test_takes_the_request_id_of_the_caller_only_where_it_is_harmless(served: Se
         assert served.client.get("/healthz", headers={"x-request-id": odd}).headers["x-request-id"] != odd
 
 
+def test_passes_a_trace_on_in_the_answer_and_the_log(served: Served, log_lines: Any) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    answers = [served.client.get(path, headers=headers) for path in ("/v1/streams/shop", "/nothing/here")]
+    answers.append(served.client.post("/v1/streams/shop/decisions", json={"row": ROW}, headers=headers))
+    assert [answer.status_code for answer in answers] == [200, 404, 200]
+    for answer, line in zip(answers, log_lines(), strict=True):
+        assert line["trace_id"] == trace
+        assert answer.headers["traceparent"] == f"00-{trace}-{line['span_id']}-01"
+    for wrong in ({}, {"traceparent": f"00-{trace}-0-01"}):
+        assert "traceparent" not in served.client.get("/v1/streams/shop", headers=wrong).headers
+    assert not any("trace_id" in line for line in log_lines()[3:])
+
+
 def test_logs_one_line_a_request_and_nothing_of_its_content(locked: Served, log_lines: Any) -> None:
     key = locked.keys["decide"]
     locked.client.post(

@@ -22,11 +22,13 @@ from obil.service.http.bodies import Bodies
 from obil.service.http.in_progress import InProgress
 from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.problems import ERROR_CODE, REQUEST_ID, refusal
+from obil.service.http.trace_context import TraceContext, continued
 from obil.service.json_logs import Throttle
 from obil.service.refusals import MalformedError, RefusedError, UnsupportedTypeError
 from obil.service.streams.operations import as_stream_name
 
 CALLER = "obil.caller"  # its key in the scope of a request
+TRACE = "obil.trace"  # there: the trace that the caller has begun, or None
 STILL_ALLOWED = "obil.still_allowed"  # awaited by long responses: refuses a key that was revoked meanwhile
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -103,6 +105,7 @@ class Guard:
         started = perf_counter()
         headers = _read_headers(scope)
         request_id = scope[REQUEST_ID] = headers.request_id or f"{self._prefix}-{next(self._numbers)}"
+        trace = scope[TRACE] = continued(headers.traceparents)
         security = _API_HEADERS if scope["path"].startswith("/v1/") else _PAGE_HEADERS
         status, caller, held = 0, ANONYMOUS, 0
 
@@ -111,6 +114,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *security, (b"x-request-id", request_id.encode())]
+                if trace is not None:
+                    message["headers"].append((b"traceparent", trace.header.encode()))
             await send(message)
 
         try:
@@ -139,7 +144,8 @@ class Guard:
         except Exception as error:
             caller = getattr(error, "caller", caller)
             if not isinstance(error, RefusedError | InvalidInputError):  # a bug
-                _log.error("failed", extra={"fields": {"request_id": request_id, "error": _frames(error)}})
+                fields = {"request_id": request_id, **_ids_of(trace), "error": _frames(error)}
+                _log.error("failed", extra={"fields": fields})
             if not status:
                 await refusal(scope, error)(scope, receive, send_guarded)
         finally:
@@ -160,6 +166,7 @@ class Guard:
                 "status": status,
                 "ms": round(seconds * 1e3, 3),
                 "key": caller,
+                **_ids_of(scope[TRACE]),
             }
             if code is not None:
                 fields["code"] = code
@@ -184,6 +191,7 @@ class _Headers:
     chunked: bool = False
     encoding: bytes = b""
     request_id: str | None = None
+    traceparents: list[bytes] = field(default_factory=list)
 
     def require_plain(self, http_version: str) -> None:
         """Refuse a body whose end a proxy may see elsewhere (request smuggling), and one that is compressed."""
@@ -211,6 +219,8 @@ def _read_headers(scope: Scope) -> _Headers:
             found.authorization = value
         elif name == b"origin":
             found.origins.append(value)
+        elif name == b"traceparent":
+            found.traceparents.append(value)
         elif name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             found.request_id = value.decode("ascii")
     return found
@@ -233,6 +243,11 @@ def _again(body: bytes, receive: Receive) -> Receive:
 def _is_uncounted(method: str, path: str) -> bool:
     """Return whether a request is answered however busy the service is, or has a limit of its own (event streams)."""
     return method == "GET" and (path in _ALWAYS or _EVENTS.fullmatch(path) is not None)
+
+
+def _ids_of(trace: TraceContext | None) -> dict[str, str]:
+    """Return what a log line says of a trace."""
+    return {} if trace is None else {"trace_id": trace.trace_id, "span_id": trace.span_id}
 
 
 def _frames(error: BaseException) -> dict[str, Any]:
