@@ -22,7 +22,7 @@ PAIR = GaussianClasses.pair(1.5)
 def model_of(log_ratios: FloatArray, labels: IntArray, weights: FloatArray | None = None) -> RatioModel:
     """A model whose scores are the log ratios themselves, with these held-out rows."""
     k = log_ratios.shape[1]
-    prior, names = np.full(k, 1.0 / k), np.array(["a", "b", "c"][:k])
+    prior, names = np.full(k, 1.0 / k), np.array([*"abcdef"][:k])
     held_out = Holdout.of(log_ratios, labels, weights)
     return RatioModel(ColumnScorer("margin", prior), LinearCalibrator.identity(k), names, prior, held_out)
 
@@ -130,13 +130,15 @@ def test_rows_of_a_stream_get_the_sets_of_their_own_prior() -> None:
 
 
 def test_equal_rows_have_equal_sets_in_any_batch_and_a_tie_is_inside() -> None:
-    log_ratios, labels = drawn(THREE, [200, 200, 200], seed=9)
+    six = GaussianClasses(np.random.default_rng(9).normal(size=(6, 3)), np.eye(3))  # sums of six have an order
+    log_ratios, labels = drawn(six, [200] * 6, seed=9)
     sets = PredictionSets(model_of(log_ratios, labels), coverage=0.9, kind="class")
-    found = sets.predict_log_ratios(log_ratios, prior=[0.5, 0.3, 0.2])  # the held-out rows tie with themselves
-    again = [sets.predict_log_ratios(row[None], prior=[0.5, 0.3, 0.2])[0].tolist() for row in log_ratios]
+    prior = [0.3, 0.3, 0.2, 0.1, 0.07, 0.03]
+    found = sets.predict_log_ratios(log_ratios, prior=prior)  # the held-out rows tie with themselves
+    again = [sets.predict_log_ratios(row[None], prior=prior)[0].tolist() for row in log_ratios]
     assert found.tolist() == again
-    missed = 200 - found[np.arange(600), labels].reshape(3, 200).sum(axis=1)
-    assert missed.tolist() == [19, 19, 19]  # (19 + 1) / 201 is the largest p-value that is .1 at most
+    missed = 200 - found[np.arange(1_200), labels].reshape(6, 200).sum(axis=1)
+    assert missed.tolist() == [19] * 6  # (19 + 1) / 201 is the largest p-value that is .1 at most
 
 
 @pytest.mark.parametrize("kind", ["marginal", "class"])

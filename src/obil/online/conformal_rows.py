@@ -29,17 +29,16 @@ class ConformalRows:
 
     @classmethod
     def of(cls, holdout: Holdout) -> "ConformalRows":
-        """Prepare held-out rows; those without weight are left out."""
-        kept = np.flatnonzero(holdout.weights > 0.0)
-        kept = kept[np.argsort(holdout.labels[kept], kind="stable")]
-        labels, weights = holdout.labels[kept], holdout.weights[kept]
+        """Prepare held-out rows."""
+        order = np.argsort(holdout.labels, kind="stable")
+        labels, weights = holdout.labels[order], holdout.weights[order]
         totals = np.bincount(labels, weights=weights, minlength=holdout.n_classes)
         weights = weights / totals[labels]
         # what a row to come would have weighed is not known: the largest weight makes no set too small
         next_weights = np.zeros(holdout.n_classes)
         np.maximum.at(next_weights, labels, weights)
         ends = np.cumsum(np.bincount(labels, minlength=holdout.n_classes)).astype(np.int64)
-        return cls(scaled_likelihoods(holdout.log_ratios[kept]), labels, weights, next_weights, ends)
+        return cls(scaled_likelihoods(holdout.log_ratios[order]), labels, weights, next_weights, ends)
 
     def thresholds(self, prior: FloatArray, error_rates: FloatArray, *, by_class: bool) -> FloatArray:
         """Return the least odds at which each class is in a set at a prior, (K,).
