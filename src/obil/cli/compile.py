@@ -19,12 +19,12 @@ def compile() -> None:  # noqa: A001  # the name of the command
     from sklearn.linear_model import LogisticRegression
 
     import obil
-    from obil.service.machine_code import saying, use
+    from obil.service.machine_code import show_compiling, use
 
     random = np.random.default_rng(0)
     labels = (random.random(3_000) < 0.2).astype(int)
     rows = random.normal(size=(3_000, 3)) + labels[:, None]
-    with tempfile.TemporaryDirectory() as place, saying(lambda line: typer.echo(f"obil is {line}", err=True)):
+    with tempfile.TemporaryDirectory() as place, show_compiling(lambda line: typer.echo(f"obil is {line}", err=True)):
         for views in (True, False):
             model = obil.RatioClassifier(LogisticRegression(), views=views, random_state=0).fit(rows, labels)
             obil.save(model, Path(place) / "model")
