@@ -13,7 +13,7 @@ collect_ignore_glob = [
     *([] if find_spec("torch") else ["src/obil/networks/*"]),
     *([] if find_spec("fastapi") else ["src/obil/service/*"]),
     *([] if find_spec("pyspark") else ["src/obil/spark/*"]),
-    *(f"src/obil/{name}.py" for name in ("mlflow", "river") if not find_spec(name)),
+    *(f"src/obil/{name}.py" for name in ("mlflow", "onnx", "river") if not find_spec(name)),
     *([] if find_spec("confluent_kafka") else ["src/obil/kafka.py"]),
     *([] if find_spec("imblearn") else ["src/obil/resampling/smote.py"]),
 ]

@@ -123,6 +123,16 @@ def test_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one["id"] for one in cluster.read()} == set(range(30))
 
 
+def test_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("onnx", "onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    scores, labels = rng.normal(size=400), rng.integers(2, size=400)
+    scored = obil.RatioClassifier.from_scores(scores, labels)
+    found = run("ONNX", model=scored, scores=scores)["posterior"]
+    np.testing.assert_allclose(found, scored.predict_proba(scores[:, None], prior=0.02)[:, 1], rtol=1e-9)
+
+
 class TinyNetwork:
     """Gives logits as a network of transformers does: a tensor in an attribute of what it returns."""
 

@@ -23,6 +23,7 @@ NEEDS = {  # an extra
     "obil.kafka": "confluent_kafka",
     "obil.mlflow": "mlflow",
     "obil.networks": "torch",
+    "obil.onnx": "onnx",
     "obil.river": "river",
     "obil.service": "fastapi",
     "obil.spark": "pyspark",
@@ -48,6 +49,7 @@ PUBLIC = {
         bregman_loss brier categorical_cross_entropy check_loss cost_weighted cost_weighted_squared_error
         cross_entropy exponential logistic normalised_edges squared_error
     """,
+    "obil.onnx": "export_posterior",
     "obil.policies": """
         AlertBudget BoundPolicy CostPolicy FBetaPolicy GMeanPolicy Policy PrecisionFloor RecallFloor
     """,
@@ -61,7 +63,7 @@ PUBLIC = {
     """,
 }
 # integrations: one module each, which loads what it needs when it is imported
-MODULES = {"obil.kafka", "obil.mlflow", "obil.river", "obil.sql"}
+MODULES = {"obil.kafka", "obil.mlflow", "obil.onnx", "obil.river", "obil.sql"}
 PACKAGES = [name for name in PUBLIC if name not in MODULES]
 NAMES = [(package, name) for package, names in PUBLIC.items() for name in names.split()]
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]

@@ -1,9 +1,9 @@
 """Classifiers that stay right when the class prior changes.
 
 The public interface is what this package and `obil.trackers`, `obil.policies`, `obil.monitor`, `obil.networks`,
-`obil.datasets`, `obil.service`, `obil.spark`, `obil.sql`, `obil.mlflow`, `obil.river` and `obil.kafka` list in
-`__all__`. Every other module is private: it may change at any time. Names are loaded when they are first used, so that
-`import obil` and `obil --help` stay fast.
+`obil.datasets`, `obil.service`, `obil.spark`, `obil.sql`, `obil.mlflow`, `obil.river`, `obil.kafka` and
+`obil.onnx` list in `__all__`. Every other module is private: it may change at any time. Names are loaded when they are
+first used, so that `import obil` and `obil --help` stay fast.
 """
 
 import lazy_loader
