@@ -166,6 +166,6 @@ def test_the_summary_status_and_performance_say_where_a_stream_stands(here: Path
     assert "precision" in obil("performance", "out.csv.state", "--model", "model").stdout
     assert listing(here) == before
     assert obil("stream", "model", "new.csv", "--out", "keyed.csv", "--by", "id").exit_code == 0
-    assert "for each 'id'" in error_line(obil("performance", "keyed.csv.state", "--model", "model"))
+    assert "keyed streams, by 'id'" in error_line(obil("performance", "keyed.csv.state", "--model", "model"))
     assert json.loads(obil("status", "keyed.csv.state", "--json").stdout)["by"] == "id"
     assert "no.state" in error_line(obil("status", "no.state"))

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import json
 import stat
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,8 @@ from obil.online.decision import Decisions
 from obil.online.state.checkpoint import Checkpoint
 
 COLUMNS = ("row", "label", "posterior", "effective_prior", "log_ratio", "threshold", "trusted", "reachable")
+
+JSON_LINES = "json lines"  # in front of the names, where the output is no CSV
 
 
 def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
@@ -66,9 +69,11 @@ def kept_cell(value: Any) -> Any:
 class DecisionLog:
     """The output of one stream: a file that ends where the checkpoint says, or standard output."""
 
-    def __init__(self, path: Path | None, header: list[str]) -> None:
+    def __init__(self, path: Path | None, header: list[str], *, json_lines: bool = False) -> None:
         self.path = path
-        self.header = header
+        self.header = [JSON_LINES, *header] if json_lines else header  # what a checkpoint knows the output by
+        self._names, self._json_lines = header, json_lines
+        self._start = b'{"row": 0, ' if json_lines else csv_text([header])
         self.n_bytes = 0
         self.last_line = b""
         self._file = None if path is None else AppendedFile(path)
@@ -96,9 +101,8 @@ class DecisionLog:
                 "back, or remove both and start again"
             )
         if checkpoint.out_bytes == 0:
-            start = csv_text([self.header])
-            ours = b"" if size == 0 else _part(self.path, 0, len(start))
-            if not start.startswith(ours) and not overwrite:
+            ours = b"" if size == 0 else _part(self.path, 0, len(self._start))
+            if not self._start.startswith(ours) and not overwrite:
                 raise InvalidInputError(f"{self.path} holds something else than decisions: remove it, or --overwrite")
             return
         line = _part(self.path, checkpoint.out_bytes - checkpoint.last_line_bytes, checkpoint.last_line_bytes)
@@ -117,20 +121,27 @@ class DecisionLog:
         if self._file is not None:
             self._file.n_bytes = self.n_bytes
             n_lines = self._file.cut_back()
-        if self.n_bytes == 0:
-            self.append([[name] for name in self.header])
+        if self.n_bytes == 0 and not self._json_lines:
+            self._write(self._start, self._start)
         return n_lines
 
     def append(self, columns: Sequence[Sequence[Any]]) -> None:
         """Write lines, of which these are the columns, and let readers see them."""
         # a line at a time: a million tuples would keep the collector busy
-        text = csv_text(zip(*columns, strict=True))
+        rows = zip(*columns, strict=True)
+        last = [[cells[-1] for cells in columns]]
+        if self._json_lines:
+            self._write(_json_text(self._names, rows), _json_text(self._names, last))
+        else:
+            self._write(csv_text(rows), csv_text(last))
+
+    def _write(self, text: bytes, last_line: bytes) -> None:
         if self._file is None:
             _write_out(text)
         else:
             self._file.append(text)
         self.n_bytes += len(text)
-        self.last_line = csv_text([[cells[-1] for cells in columns]])
+        self.last_line = last_line
 
     def sync(self) -> None:
         """Make what was written outlast a crash: only then may a checkpoint count it."""
@@ -153,6 +164,25 @@ def csv_text(lines: Iterable[Sequence[Any]]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue().encode()
+
+
+def _json_text(names: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
+    """Return a JSON object for each line, with null for what is not a number that JSON has."""
+    flags = {"trusted": ("false", "true"), "reachable": ("false", "true")}
+    n_own = next((place for place, name in enumerate(names) if name == "reachable"), 0) + 1
+    texts: list[str] = []
+    for line in lines:
+        fields = []
+        for place, (name, cell) in enumerate(zip(names, line, strict=True)):
+            if name in flags and place < n_own:
+                value = flags[name][cell]
+            elif name == "label" or place >= n_own:
+                value = "null" if cell == "" else json.dumps(cell, ensure_ascii=False)
+            else:
+                value = "null" if str(cell) in ("", "inf", "-inf") else str(cell)
+            fields.append(f"{json.dumps(name)}: {value}")
+        texts.append(f"{{{', '.join(fields)}}}\n")
+    return "".join(texts).encode()
 
 
 def _texts(numbers: list[float]) -> list[str]:

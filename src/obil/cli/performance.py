@@ -36,7 +36,7 @@ def performance(
         raise InvalidInputError(f"--level must lie between 0 and 1, got {level!r}")
     saved = read_stream(state)
     if saved.by is not None:
-        raise InvalidInputError(f"{state} holds a stream for each {saved.by!r:.60}: only single streams are reported")
+        raise InvalidInputError(f"{state} holds keyed streams, by {saved.by!r:.60}: only a single stream is reported")
     fitted = tables.load_model(model, trust)
     if saved.checkpoint.model != digest((model / MANIFEST).read_bytes()):
         raise InvalidStateError(f"{state} belongs to another model than {model}")

@@ -24,8 +24,14 @@ ROWS_LEFT_OUT = 3  # exit code
 @common.one_line_errors()
 def stream(
     model: common.ModelFolder,
-    data: Annotated[Path, typer.Argument(help="Rows to decide: CSV, gzip too; - is standard input as it comes.")],
+    data: Annotated[
+        Path, typer.Argument(help="Rows to decide: CSV or JSON lines, gzip too; - is standard input as it comes.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="File that decisions are appended to; - is standard output.")],
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="csv or jsonl (a JSON object per line); if not given, as the file's name ends."),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option("--state", help="Checkpoint file, to resume from; OUT.state if not given."),
@@ -121,7 +127,9 @@ def stream(
     streams = _streams(fitted, by, state, policy=rule, prior=start, positive=alerted, horizon=horizon)
     kept = tables.names_of(keep)
     kept = list(dict.fromkeys([name for name in (by, id_column) if name is not None] + kept))
-    log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept))
+    json_in = _is_json(data, format_)
+    json_out = _is_json(out, None) if to_file else json_in
+    log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept), json_lines=json_out)
     saved = streams.read()
     run = StreamRun(
         streams=streams,
@@ -130,6 +138,7 @@ def stream(
         journal=None if state is None else LabelJournal(journal_of(state)),
         id_column=id_column,
         labels=labels,
+        json_lines=json_in,
         horizon=horizon,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,
@@ -175,6 +184,15 @@ def _streams(model: "RatioModel", by: str | None, state: Path | None, **settings
 
     online = OnlineClassifier(model, **settings)
     return SingleStream(online, state, online.prior)
+
+
+def _is_json(path: Path, stated: str | None) -> bool:
+    """Return whether a file holds JSON lines; standard input is CSV unless something else is stated."""
+    from obil.errors import InvalidInputError
+
+    if stated not in (None, "csv", "jsonl"):
+        raise InvalidInputError(f"--format must be csv or jsonl, got {stated!r:.40}")
+    return stated == "jsonl" if stated else path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
 
 
 def _policy_of(budget: str | None, policy: str | None) -> str | None:

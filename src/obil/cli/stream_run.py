@@ -47,6 +47,7 @@ class StreamRun:
     id_column: str | None = None  # that decisions are known by; None for the row's number
     horizon: int = 0  # rows that are remembered for labels
     labels: LabelColumn | None = None  # in the rows
+    json_lines: bool = False  # instead of CSV
     last_row: str = ""
     n_before: int = 0  # rows decided by earlier runs
     saved_rows: int = -1  # rows decided in the last state written, -1 if there is none
@@ -86,7 +87,9 @@ class StreamRun:
         with ArrivingBytes(table, on_pause=self._pause) as source, _progress(self, quiet=quiet) as show:
             # rows to pass over are parsed all the same: what the first numbers say about decimal marks, and
             # so which later row is a bad one, must not depend on where a run started
-            chunks = iter_chunks(cast("IO[bytes]", source), chunk_rows=READ_ROWS, types=types)
+            chunks = iter_chunks(
+                cast("IO[bytes]", source), chunk_rows=READ_ROWS, types=types, json_lines=self.json_lines
+            )
             try:
                 for chunk in chunks:
                     self.names = chunk.names

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from obil.arrays import FloatArray, IntArray
 from obil.datasets import table_cells, table_text
+from obil.datasets.table_json import JsonReader
 from obil.datasets.table_records import RecordReader, Records
 from obil.datasets.table_text import TableSource
 from obil.errors import InvalidInputError
@@ -83,8 +84,11 @@ def iter_chunks(
     delimiter: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    json_lines: bool = False,
 ) -> Iterator[Chunk]:
     r"""Yield rows as `iter_table` does, and those that cannot be read beside them instead of an error.
+
+    With `json_lines` each line is a JSON object, whose fields are the columns that `types` names.
 
     >>> import io
     >>> rows = io.StringIO("age,ward\n50,A\nold,B\n60,B,C\n")
@@ -95,7 +99,11 @@ def iter_chunks(
         raise InvalidInputError(f"chunk_rows must be positive, got {chunk_rows}")
     table_cells.require_delimiter(delimiter, decimal)
     name = table_text.source_name(source)
-    reader = RecordReader(name, delimiter=delimiter, wanted=list(types or ()), keep_misfits=True)
+    reader: RecordReader | JsonReader
+    if json_lines:
+        reader = JsonReader(name, list(types or ()))
+    else:
+        reader = RecordReader(name, delimiter=delimiter, wanted=list(types or ()), keep_misfits=True)
     return _chunks(reader, table_text.text_blocks(source, encoding=encoding), chunk_rows, types, decimal)
 
 
@@ -112,7 +120,7 @@ def _good_rows(chunks: Iterator[Chunk]) -> Iterator[tuple[Columns, int]]:
 
 
 def _chunks(
-    reader: RecordReader,
+    reader: RecordReader | JsonReader,
     blocks: Iterator[str],
     chunk_rows: int,
     types: Mapping[str, ColumnType] | None,
@@ -135,7 +143,9 @@ def _chunks(
 class _Parser:
     """Turns records into columns."""
 
-    def __init__(self, reader: RecordReader, types: Mapping[str, ColumnType] | None, decimal: str | None) -> None:
+    def __init__(
+        self, reader: RecordReader | JsonReader, types: Mapping[str, ColumnType] | None, decimal: str | None
+    ) -> None:
         self._types = dict.fromkeys(reader.names, "text") if types is None else dict(types)
         table_cells.require_columns(list(self._types), reader.names, table=reader.table)
         self._names = reader.names
