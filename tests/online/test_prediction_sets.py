@@ -83,6 +83,17 @@ def test_each_class_is_covered_at_the_exact_rate_of_few_held_out_rows_whatever_t
         assert abs(hits[:, k].mean() - exact) < 4.5 * math.sqrt(exact * (1.0 - exact) / len(hits))
 
 
+@pytest.mark.parametrize("prior", [[0.6, 0.3, 0.1], [0.1, 0.3, 0.6], [0.9, 0.05, 0.05]])
+def test_marginal_sets_of_few_held_out_rows_cover_at_a_known_prior(prior: list[float]) -> None:
+    """600 calibrations on 9, 14 and 25 rows, 20 new rows each: not 4 standard errors below, nor .05 above."""
+    hits = np.empty(600)
+    for i in range(len(hits)):
+        sets = PredictionSets(model_of(*drawn(THREE, [9, 14, 25], seed=2 * i)), coverage=0.9)
+        rows = THREE.draw(np.tile(prior, (20, 1)), random_state=2 * i + 1)
+        hits[i] = sets.predict_log_ratios(rows.log_ratios, prior=prior)[np.arange(20), rows.labels].mean()
+    assert 0.9 - 4.0 * hits.std() / math.sqrt(len(hits)) < hits.mean() < 0.95
+
+
 @pytest.mark.parametrize("prevalence", [0.02, 0.2, 0.7])
 def test_marginal_sets_cover_at_another_prior_and_are_smaller_than_those_by_class(prevalence: float) -> None:
     """4,000 held-out rows of each class and 40,000 new ones: .015 is over five standard errors."""
@@ -115,6 +126,17 @@ def test_a_stream_keeps_its_coverage_when_the_prevalence_jumps() -> None:
     assert (abs(found[own].reshape(2, -1).mean(axis=1) - 0.9) < 0.02).all()
     still = sets.predict_log_ratios(rows.log_ratios, prior=0.05)  # a prior that does not follow
     assert still[own][10_000:].mean() < 0.8
+
+
+def test_the_monitor_says_when_no_prior_explains_the_stream_and_coverage_is_lost() -> None:
+    model = model_of(*drawn(GaussianClasses.pair(2.5), [4_000, 4_000], seed=24))
+    moved = GaussianClasses.pair(1.0).draw(np.full(5_000, 0.5), random_state=25)
+    online = OnlineClassifier(model, tracker=BayesBank())
+    decisions = online.decide_log_ratios(moved.log_ratios * 2.5)
+    found = PredictionSets(model, coverage=0.95, kind="class").predict_decisions(decisions)
+    assert decisions.trusted[0]
+    assert not decisions.trusted[-1]
+    assert found[np.arange(5_000), moved.labels].mean() < 0.9
 
 
 def test_rows_of_a_stream_get_the_sets_of_their_own_prior() -> None:

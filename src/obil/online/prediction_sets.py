@@ -61,9 +61,10 @@ class PredictionSets:
     ---------
     With `kind="class"`, P(class in set | class) >= coverage for every class, at any sequence of priors that are known
     before their rows, for any number of held-out rows, if held-out rows and rows to come of a class are exchangeable.
-    With `kind="marginal"` coverage over all rows is off by at most the sum of |prior given - true prior| times the
-    error rate of each class. After labels of n rows, each at most d labels late, the fraction of errors among them is
-    within ``(1 + (d + 1) step) / (n step)`` of the one asked for, whatever the rows are.
+    With `kind="marginal"` that holds over all rows at the true prior, up to the chance in the classes of the held-out
+    rows; another prior changes it by at most the sum of |prior given - true prior| times the error rate of each class.
+    After labels of n rows, each at most d labels late, the fraction of errors among them is within
+    ``(1 + (d + 1) step) / (n step)`` of the one asked for, whatever the rows are: by class, for those of each class.
 
     >>> from obil import PredictionSets, RatioClassifier
     >>> scores, labels = [-3.0, -2.0, -1.0, 1.0, -1.0, 1.0, 2.0, 3.0] * 10, [0, 0, 0, 0, 1, 1, 1, 1] * 10
