@@ -85,6 +85,9 @@ class StreamsInMemory:
     def on_commit(self, observe: Any) -> None:
         """Call nothing: there are no transactions."""
 
+    def on_answer(self, observe: Any) -> None:
+        """Call nothing: nothing waits."""
+
     def state(self) -> dict[str, Any]:
         """Return everything that a refused request must leave as it is."""
         return {name: (one.online.state(), one.seq, one.settings) for name, one in self._streams.items()}

@@ -90,7 +90,12 @@ def set_up_json_logs(level: str = "info", *, stream: TextIO | None = None) -> lo
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter())
     # otherwise the server and the event loop would log plain text, and their tracebacks may hold a row's values
-    for name, lowest in (("obil", level.upper()), ("uvicorn", "WARNING"), ("asyncio", "WARNING")):
+    for name, lowest in (
+        ("obil", level.upper()),
+        ("uvicorn", "WARNING"),
+        ("asyncio", "WARNING"),
+        ("opentelemetry", "WARNING"),
+    ):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(lowest)

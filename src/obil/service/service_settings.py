@@ -52,6 +52,7 @@ class ServiceSettings(BaseSettings):
     memory_streams: int = Field(default=10_000, ge=1)  # most streams in memory; idle ones leave it
 
     metric_streams: int = Field(default=200, ge=0)  # named in /metrics; the others are counted together
+    tracing: str = "off"  # the OpenTelemetry exporter that spans go to; needs obil[otel]
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property

@@ -30,6 +30,7 @@ from obil.service.refusals import NotStoredError, RefusedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import Store
 from obil.service.streams.stream_hub import StreamHub
+from obil.service.tracing import open_tracing
 
 BUSIEST = ("/v1/streams/{stream}/decisions", "/v1/streams/{stream}/labels")
 _ABOUT = (
@@ -70,6 +71,9 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
     metrics.gauge("obil_queue_requests", "Requests that wait to be decided and stored.", lambda: streams.n_waiting)
     metrics.gauge("obil_streams_in_memory", "Streams in memory.", lambda: streams.n_live)
     streams.on_commit(metrics.committed)
+    tracing = open_tracing(settings.tracing)
+    if tracing is not None:
+        streams.on_answer(tracing.record)
     app = FastAPI(
         title="obil",
         version=__version__,
@@ -92,6 +96,7 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
         bodies=bodies,
         in_progress=in_progress,
         fast_path=FastPath(routers, BUSIEST),
+        tracing=tracing,
     )
     return app
 

@@ -26,9 +26,10 @@ from obil.service.http.trace_context import TraceContext, continued
 from obil.service.json_logs import Throttle
 from obil.service.refusals import MalformedError, RefusedError, UnsupportedTypeError
 from obil.service.streams.operations import as_stream_name
+from obil.service.tracing import Tracing
 
 CALLER = "obil.caller"  # its key in the scope of a request
-TRACE = "obil.trace"  # there: the trace that the caller has begun, or None
+TRACE = "obil.trace"  # there: the trace that a request belongs to, or None
 STILL_ALLOWED = "obil.still_allowed"  # awaited by long responses: refuses a key that was revoked meanwhile
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -87,7 +88,9 @@ class Guard:
         bodies: Bodies,
         in_progress: InProgress,
         fast_path: FastPath | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
+        self._tracing = tracing
         self._fast_path = FastPath((), ()) if fast_path is None else fast_path
         self._app, self._hosts, self._authentication, self._metrics = app, hosts, authentication, metrics
         self._bodies, self._in_progress = bodies, in_progress
@@ -105,7 +108,9 @@ class Guard:
         started = perf_counter()
         headers = _read_headers(scope)
         request_id = scope[REQUEST_ID] = headers.request_id or f"{self._prefix}-{next(self._numbers)}"
-        trace = scope[TRACE] = continued(headers.traceparents)
+        trace = continued(headers.traceparents)
+        span = None if self._tracing is None else self._tracing.begin(scope["method"], trace)
+        trace = scope[TRACE] = trace if span is None else span.context
         security = _API_HEADERS if scope["path"].startswith("/v1/") else _PAGE_HEADERS
         status, caller, held = 0, ANONYMOUS, 0
 
@@ -151,9 +156,11 @@ class Guard:
         finally:
             self._bodies.release(held)
             self._record(scope, status, perf_counter() - started, caller, request_id)
+            if self._tracing is not None and span is not None:
+                self._tracing.end(span, scope["method"], _route_of(scope), status, scope.get(ERROR_CODE))
 
     def _record(self, scope: Scope, status: int, seconds: float, caller: str, request_id: str) -> None:
-        route = getattr(scope.get("route"), "path", "none")  # never the path itself: it may hold ids
+        route = _route_of(scope)
         code = scope.get(ERROR_CODE)
         self._metrics.answered(scope["method"], route, status, seconds, code)
         if _log.isEnabledFor(logging.INFO):
@@ -243,6 +250,12 @@ def _again(body: bytes, receive: Receive) -> Receive:
 def _is_uncounted(method: str, path: str) -> bool:
     """Return whether a request is answered however busy the service is, or has a limit of its own (event streams)."""
     return method == "GET" and (path in _ALWAYS or _EVENTS.fullmatch(path) is not None)
+
+
+def _route_of(scope: Scope) -> str:
+    """Return the route of a request, never its path: that may hold ids."""
+    route: str = getattr(scope.get("route"), "path", "none")
+    return route
 
 
 def _ids_of(trace: TraceContext | None) -> dict[str, str]:

@@ -17,6 +17,7 @@ from obil.service.streams.live_stream import LiveStream
 from obil.service.streams.stream_request import (
     Action,
     NewStream,
+    Parts,
     Request,
     RequestsFailedError,
     Result,
@@ -26,6 +27,7 @@ from obil.service.streams.stream_request import (
     runs_together,
     score_all,
     set_errors,
+    set_part,
 )
 
 MAX_REQUESTS = 256  # of one transaction
@@ -56,6 +58,7 @@ class GroupCommit:
         self._last_size = 1  # requests of the last transaction
         self._closed, self._submitting = False, threading.Lock()
         self.observe_seconds: Callable[[float], None] = lambda _seconds: None  # is told how long a transaction took
+        self.observe_parts: Callable[[Parts], None] | None = None  # is told of each request how long its parts took
         self._thread = threading.Thread(target=self._run, name="obil-writer", daemon=True)
         self._thread.start()
 
@@ -80,8 +83,18 @@ class GroupCommit:
     ) -> Result:
         """Queue an action on a stream, and wait until it is on disk."""
         done: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._put(Request(stream, action, creates, work, done))
-        return await done
+        request = Request(stream, action, creates, work, done)
+        if self.observe_parts is None:
+            self._put(request)
+            return await done
+        queued, request.parts = time.time_ns(), {}
+        self._put(request)
+        try:
+            return await done
+        finally:
+            if "commit" in request.parts:
+                request.parts["wait"] = queued, request.parts["commit"][0]
+            self.observe_parts(request.parts)
 
     def _put(self, request: Request) -> None:
         with self._submitting:  # after the end of the queue it would wait forever
@@ -132,7 +145,7 @@ class GroupCommit:
             time.sleep(GATHER_SECONDS / 10)
 
     def _commit(self, batch: list[Request]) -> None:
-        pending = batch
+        pending, begin = batch, time.time_ns()
         while pending:
             opened: set[str] = set()
             try:
@@ -153,6 +166,7 @@ class GroupCommit:
                 pending = []
             for name in opened:  # in memory it may be ahead of the store: read it again
                 self._forget(name)
+        set_part(batch, "commit", begin)
         finish_all(batch)
 
     def _write(self, batch: list[Request], opened: set[str]) -> dict[str, LiveStream]:
@@ -175,7 +189,9 @@ class GroupCommit:
                 except ObilError as error:
                     reason = f"{name!r} cannot be read: {error}"
                     raise RequestsFailedError(own, NotStoredError(reason), reason) from error
+            unscored, begin = [one for one in batch if one.work is not None and one.work.scored is None], time.time_ns()
             score_all(batch, touched)
+            set_part(unscored, "score", begin)
             for name, live in touched.items():
                 for run in runs_together(by_stream[name]):
                     self._run_together(run, live, session, at)

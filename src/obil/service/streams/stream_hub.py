@@ -26,7 +26,7 @@ from obil.service.streams.replay import new_online, replay, resolved_settings
 from obil.service.streams.report_budget import ReportBudget
 from obil.service.streams.scoring import score
 from obil.service.streams.stream_log import LoggedDecision, LoggedPage, find_decision, page_of_log
-from obil.service.streams.stream_request import NewStream, RowsToDecide
+from obil.service.streams.stream_request import NewStream, Parts, RowsToDecide
 from obil.serving.ratio_model import RatioModel
 
 SCORE_IN_THREAD = 64  # rows; more are scored in another thread, so that single rows need not wait
@@ -91,6 +91,10 @@ class StreamHub:
         """Have a function called with the seconds that each transaction took."""
         self._writer.observe_seconds = observe
 
+    def on_answer(self, observe: Callable[[Parts], None]) -> None:
+        """Have a function called, where each request is answered, with how long its parts took."""
+        self._writer.observe_parts = observe
+
     def close(self) -> None:
         """Finish the queue, write snapshots, and close the store."""
         self._writer.close()
@@ -103,7 +107,10 @@ class StreamHub:
         work = RowsToDecide(rows, sender)
         if rows.n_rows > SCORE_IN_THREAD:
             work.version = self._version
+            begin = time.time_ns()
             work.scored = await asyncio.to_thread(score, rows, self._registry.get(work.version))
+            if self._writer.observe_parts is not None:
+                self._writer.observe_parts({"score": (begin, time.time_ns())})
         creates = NewStream(self._default_settings, sender.by)
         return await self._writer.do(stream, work.decide, creates=creates, work=work)
 

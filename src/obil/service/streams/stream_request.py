@@ -1,6 +1,7 @@
 """Hold a request to a stream until it is on disk, and find those that are decided together."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -19,6 +20,7 @@ from obil.serving.ratio_model import Scores
 MAX_JOINT_ROWS = 1_024  # of requests decided together
 
 Result = TypeVar("Result")
+Parts = dict[str, tuple[int, int]]  # of a request: name, begin and end in nanoseconds since 1970
 Action = Callable[[LiveStream, Writing, float], Result]
 
 
@@ -70,6 +72,7 @@ class Request:
     waiter: "asyncio.Future[Any] | Future[Any] | None" = None
     result: Any = None
     error: BaseException | None = None
+    parts: Parts | None = None  # if they are recorded
 
     def finish(self) -> None:
         """Give the result to whoever waits, who may have gone."""
@@ -87,6 +90,14 @@ class RequestsFailedError(Exception):
     def __init__(self, requests: Sequence[Request], error: Exception, reason: str) -> None:
         super().__init__(reason)
         self.requests, self.error = requests, error
+
+
+def set_part(requests: Iterable[Request], name: str, begin: int) -> None:
+    """Note that a part of these requests, which they shared, has ended."""
+    end = time.time_ns()
+    for request in requests:
+        if request.parts is not None:
+            request.parts[name] = begin, end
 
 
 def runs_together(requests: Iterable[Request]) -> list[list[Request]]:
