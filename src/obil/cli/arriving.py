@@ -42,6 +42,8 @@ class ArrivingBytes:
         self._waiting = False
         self._before: dict[int, Any] = {}
         self._file: Any = sys.stdin.buffer if str(table) == "-" else table.open("rb", buffering=0)
+        self._n_bytes = 0
+        self._size = table.stat().st_size or None if self.name != "<stdin>" and table.is_file() else None
         try:
             self._handle: int | None = self._file.fileno()
         except OSError:  # standard input replaced by an object in memory
@@ -68,7 +70,14 @@ class ArrivingBytes:
         if not self._arrived(self._handle, PAUSE_SECONDS):
             self._on_pause()  # a signal in here is noticed below
             self._arrived(self._handle, None)
-        return os.read(self._handle, size)
+        block = os.read(self._handle, size)
+        self._n_bytes += len(block)
+        return block
+
+    @property
+    def part_read(self) -> float | None:
+        """Which part of the file was read; None of standard input, which may be endless."""
+        return None if self._size is None else min(self._n_bytes / self._size, 1.0)
 
     def _arrived(self, handle: int, seconds: float | None) -> bool:
         self._waiting = True  # set before looking at the signal: one that comes later raises by itself

@@ -108,6 +108,7 @@ def stream(
     from obil.cli.left_out import left_out_by
     from obil.cli.stream_run import StreamRun
     from obil.cli.table_notes import warn_if_balanced
+    from obil.cli.unusual_rows import UnusualRows
     from obil.serving.files import MANIFEST
 
     to_file = str(out) != "-"
@@ -139,6 +140,7 @@ def stream(
         id_column=id_column,
         labels=labels,
         json_lines=json_in,
+        unusual=None if fitted.encoder is None else UnusualRows(fitted.encoder.columns),
         horizon=horizon,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,
@@ -167,6 +169,8 @@ def stream(
         common.print_json(summary, err=not to_file)  # standard output may hold the decisions
     elif to_file:
         _print_summary(summary)
+        for line in [] if run.unusual is None else run.unusual.lines():
+            typer.echo(f"Note: {line}", err=True)
     if stopped:
         raise typer.Exit(128 + stopped)
     if summary["left_out_this_run"]:

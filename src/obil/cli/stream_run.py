@@ -1,6 +1,7 @@
 """Run one stream: rows in, lines out, and checkpoints from which it resumes exactly."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from obil.cli.label_column import LabelColumn
 from obil.cli.label_journal import Label, LabelJournal
 from obil.cli.left_out import LeftOut, Numbered
 from obil.cli.stream_times import times_of
+from obil.cli.unusual_rows import UnusualRows
 from obil.datasets.table_stream import Chunk, Columns, ColumnType, iter_chunks
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.batch_invariant_scores import batch_invariant_scores
@@ -48,6 +50,7 @@ class StreamRun:
     horizon: int = 0  # rows that are remembered for labels
     labels: LabelColumn | None = None  # in the rows
     json_lines: bool = False  # instead of CSV
+    unusual: UnusualRows | None = None  # None where the model does not know what is usual
     last_row: str = ""
     n_before: int = 0  # rows decided by earlier runs
     saved_rows: int = -1  # rows decided in the last state written, -1 if there is none
@@ -84,7 +87,7 @@ class StreamRun:
         done = self.n_before + self.left_out.n_before  # rows of the input
         to_skip, n_read = (0, done) if live else (done, 0)
         last: Columns = {}  # the last row that was passed over and could be read
-        with ArrivingBytes(table, on_pause=self._pause) as source, _progress(self, quiet=quiet) as show:
+        with ArrivingBytes(table, on_pause=self._pause) as source, _progress(self, source, quiet=quiet) as show:
             # rows to pass over are parsed all the same: what the first numbers say about decimal marks, and
             # so which later row is a bad one, must not depend on where a run started
             chunks = iter_chunks(
@@ -149,6 +152,7 @@ class StreamRun:
             "alerts": None if streams.positive is None else self.decided[names.index(streams.positive)],
             "decided": dict(zip(names, self.decided, strict=True)),
             **streams.summary(),
+            "unusual": None if self.unusual is None else self.unusual.to_json(),
             "labels_this_run": self.n_labels,
             "unknown_labels_this_run": self.n_unknown_labels,
             "out": "-" if self.log.path is None else str(self.log.path),
@@ -282,6 +286,8 @@ class StreamRun:
         first = self.streams.n_rows
         ids = None if self.id_column is None else [str(kept_cell(cell)) for cell in rows[self.id_column].tolist()]
         decisions = self.streams.decide(rows, scores, ids)
+        if self.unusual is not None:
+            self.unusual.count(rows)
         if self.labels is not None:
             self.labels.due += self.labels.numbers(rows, self.streams.model)
             for label, number in self.labels.take(self.streams.n_rows):
@@ -347,15 +353,33 @@ class StreamRun:
 
 
 @contextmanager
-def _progress(run: StreamRun, *, quiet: bool) -> Iterator[Callable[[], None]]:
+def _progress(run: StreamRun, source: ArrivingBytes, *, quiet: bool) -> Iterator[Callable[[], None]]:
     """Give a function that shows how far the run is, on a terminal only."""
     if quiet or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console
 
+    start = time.monotonic()
     with Console(stderr=True).status("Waiting for rows...") as status:
-        yield lambda: status.update(f"{run.streams.n_rows:,} rows decided")
+        yield lambda: status.update(
+            progress_text(
+                run.streams.n_rows, run.streams.n_rows - run.n_before, time.monotonic() - start, source.part_read
+            )
+        )
+
+
+def progress_text(n_rows: int, n_here: int, seconds: float, part: float | None) -> str:
+    """Return how far a run is that decided `n_here` rows in so many seconds, and read this part of its input.
+
+    >>> progress_text(60_000, 50_000, 2.0, 0.25)
+    '60,000 rows decided, 25,000 per second, 25 % read, 6 s left'
+    """
+    text = f"{n_rows:,} rows decided, {n_here / max(seconds, 1e-9):,.0f} per second"
+    if part is None:
+        return text
+    left = seconds * (1.0 - part) / part if part > 0.0 else 0.0
+    return f"{text}, {100 * part:.0f} % read, {left:.0f} s left"
 
 
 def _part(rows: Columns, start: int, stop: int) -> Columns:

@@ -1,0 +1,67 @@
+"""Count what in the rows of a stream was not so in training, and makes their scores worth less."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from obil.datasets.table_stream import Columns
+from obil.serving.columns import Column
+
+
+@dataclass(slots=True)
+class UnusualRows:
+    """Rows without any feature, and cells with a category that training did not have, in this run.
+
+    >>> unusual = UnusualRows((Column("age"), Column("ward", ("A", "B"))))
+    >>> unusual.count({"age": np.array([50.0, np.nan]), "ward": np.array(["Z", np.nan], dtype=object)})
+    >>> unusual.without_features, unusual.unseen
+    (1, {'ward': 1})
+    """
+
+    columns: tuple[Column, ...]
+    n_rows: int = 0
+    without_features: int = 0
+    unseen: dict[str, int] = field(default_factory=dict)  # by column
+
+    def count(self, rows: Columns) -> None:
+        """Count rows that are decided."""
+        empty = None  # whether all the features looked at so far are missing
+        for column in sorted(self.columns, key=lambda column: column.is_category):  # numbers tell at once
+            values = rows[column.name]
+            if column.levels is not None:
+                self._count_unseen(column, values)
+            if empty is None:
+                self.n_rows += len(values)
+            elif not empty.any():
+                continue
+            missing = (
+                np.array([not isinstance(cell, str) for cell in values]) if values.dtype == object else np.isnan(values)
+            )
+            empty = missing if empty is None else empty & missing
+        self.without_features += 0 if empty is None else int(empty.sum())
+
+    def _count_unseen(self, column: Column, values: Any) -> None:
+        known = set(column.levels or ())
+        n_unseen = sum(cell not in known for cell in values.tolist() if isinstance(cell, str))
+        if n_unseen:
+            self.unseen[column.name] = self.unseen.get(column.name, 0) + n_unseen
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts."""
+        return {"without_features": self.without_features, "unseen_categories": dict(self.unseen)}
+
+    def lines(self) -> list[str]:
+        """Return a line for each finding."""
+        found = []
+        if self.without_features:
+            found.append(
+                f"{self.without_features:,} of {self.n_rows:,} rows have no feature at all: their decisions rest on "
+                "the model's answer to missing values"
+            )
+        found += [
+            f"column {name!r:.60} has a category that the training table did not have, or not often, in {count:,} of "
+            f"{self.n_rows:,} rows"
+            for name, count in self.unseen.items()
+        ]
+        return found
