@@ -1,11 +1,11 @@
-"""A plugin for pytest that plays an install without the extras torch, service and spark."""
+"""A plugin for pytest that plays an install without the extras torch, service, spark and of integrations."""
 
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 EXTRAS = frozenset(
     {"torch", "fastapi", "starlette", "uvicorn", "pydantic_settings", "prometheus_client", "psycopg"}
-    | {"pyspark", "pyarrow"}
+    | {"pyspark", "pyarrow", "mlflow", "river", "confluent_kafka", "onnx"}
 )
 _find = PathFinder.find_spec
 
