@@ -7,6 +7,17 @@ SCRIPTS = (
     "plot_undersampling.py",
     "plot_thresholds.py",
     "plot_diagnostic_test.py",
+    "plot_late_labels.py",
+    "plot_branches.py",
+    "plot_expected_precision.py",
+    "plot_label_shift.py",
+    "plot_cbpe.py",
+    "plot_calibrated_classifier_cv.py",
+    "plot_resampling.py",
+    "plot_multiclass.py",
+    "plot_images.py",
+    "plot_spark.py",
+    "plot_service.py",
 )
 
 
