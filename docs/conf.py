@@ -56,10 +56,12 @@ sphinx_gallery_conf = {
     "reference_url": {},
 }
 
+FOREIGN = ("sklearn.", "torch.", "pydantic", "river.")
+
 
 def without_foreign_members(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what a class inherits from other libraries: their docstrings link into their own sites."""
-    return True if str(getattr(member, "__module__", "")).startswith(("sklearn.", "torch.", "pydantic")) else None
+    return True if str(getattr(member, "__module__", "")).startswith(FOREIGN) else None
 
 
 def with_title(app: Any, page: str, source: list[str]) -> None:

@@ -33,18 +33,18 @@ tables = [
 rows = pd.concat(tables).assign(country=np.repeat(list(true), 800))
 
 # %%
-# On a cluster the session comes from `spark-submit`; here it is two threads of this machine.
+# On a cluster the session comes from `spark-submit`; here it is one thread of this machine.
 os.environ["PYSPARK_PYTHON"] = sys.executable
 spark = (
-    SparkSession.builder.master("local[2]")
+    SparkSession.builder.master("local[1]")
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.sql.shuffle.partitions", "1")
     .getOrCreate()
 )
-table = spark.createDataFrame(rows)
+table = spark.createDataFrame(rows).coalesce(1)
 obil.spark.score(table, model, prior=0.05).show(3)
 found = obil.spark.estimate_prior(table, model, by="country").toPandas().set_index("country").loc[list(true)]
 spark.stop()
