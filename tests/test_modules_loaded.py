@@ -65,19 +65,19 @@ def save_model(folder: Path) -> None:
     table[:50].to_csv(folder / "rows.csv", index=False)
 
 
-def test_obil_stream_loads_at_most_100_modules(tmp_path: Path) -> None:
+def test_obil_stream_loads_at_most_112_modules(tmp_path: Path) -> None:
     save_model(tmp_path)
     loaded = modules_loaded("stream", tmp_path / "model", tmp_path / "rows.csv", "--out", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text().count("\n") == 51
     assert "obil.online.online_classifier" in loaded
-    assert len(loaded) <= 100, loaded
+    assert len(loaded) <= 112, loaded
 
 
-def test_obil_serve_loads_at_most_122_modules(tmp_path: Path) -> None:
+def test_obil_serve_loads_at_most_143_modules(tmp_path: Path) -> None:
     for name in ("fastapi", "pydantic_settings", "prometheus_client", "httpx"):
         pytest.importorskip(name, reason="the service needs obil[service], its tests httpx")
     save_model(tmp_path)
     loaded = modules_loaded(tmp_path, code=SERVE_AND_COUNT)
     assert "obil.service.streams.stream_hub" in loaded
     assert not [name for name in loaded if ".reports." in name or name == "obil.service.streams.stream_report"]
-    assert len(loaded) <= 122, loaded
+    assert len(loaded) <= 143, loaded
