@@ -57,6 +57,10 @@ class UnknownDecisionError(RefusedError, status=404, code="unknown_decision"):
     """No decision has this id."""
 
 
+class UnknownModelError(RefusedError, status=404, code="unknown_model"):
+    """The service has no model of this name."""
+
+
 class TooSlowError(RefusedError, status=408, code="too_slow"):
     """The head or the body did not arrive in time."""
 

@@ -64,10 +64,10 @@ def test_the_decision_and_the_refusal_shown_have_the_fields_of_real_ones(served:
 def test_every_route_of_the_service_is_on_the_page(served: Served) -> None:
     documented = served.client.get("/openapi.json").json()["paths"]
     for path, methods in documented.items():
-        if not path.startswith("/v1/") and path not in {"/healthz", "/readyz", "/metrics"}:
+        if not path.startswith(("/v1/", "/v2/")) and path not in {"/healthz", "/readyz", "/metrics"}:
             continue
         for method in methods:
-            last = path if path.startswith("/v1/") else path[1:]
+            last = path if path.startswith(("/v1/", "/v2/")) else path[1:]
             assert re.search(rf"`(?:{method.upper()} )?/?{re.escape(last)}[`?]", PAGE), f"{method} {path}"
 
 

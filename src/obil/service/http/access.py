@@ -11,7 +11,7 @@ from obil.service.storage.store import Store
 ANONYMOUS = "anonymous"
 UNKNOWN_KEY_SECONDS = 0.5  # between two looks into the store for keys that are not known yet
 _MAX_CACHED_HOSTS = 1_000
-_PUBLIC = frozenset({"/", "/healthz", "/readyz", "/favicon.ico"})
+_PUBLIC = frozenset({"/", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/favicon.ico"})
 
 
 def needed_scope(method: str, path: str) -> str | None:
@@ -27,6 +27,8 @@ def needed_scope(method: str, path: str) -> str | None:
             return "decide"
         if path.endswith(("/labels", "/notes")):
             return "label"
+    if method == "POST" and path.startswith("/v2/models/") and path.endswith("/infer"):
+        return "decide"
     if method in ("GET", "HEAD"):
         return None if path in _PUBLIC or path.startswith("/static/") else "read"
     return "admin"

@@ -17,6 +17,7 @@ from obil.service.http.bodies import Bodies
 from obil.service.http.decision_routes import AppState, decision_routes
 from obil.service.http.guard import FastPath, Guard
 from obil.service.http.in_progress import InProgress
+from obil.service.http.inference_routes import inference_routes
 from obil.service.http.log_routes import log_routes
 from obil.service.http.metrics import ServiceMetrics
 from obil.service.http.openapi import described, request_schemas
@@ -84,7 +85,9 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
     )
     app.state.obil = app_state  # the server sets `stopping`
     install_error_responses(app)
-    routers = [make(app_state) for make in (decision_routes, log_routes, stream_routes, service_routes)]
+    routers = [
+        make(app_state) for make in (decision_routes, log_routes, stream_routes, inference_routes, service_routes)
+    ]
     for router in (*routers, page_routes()):
         app.include_router(router)
     _document(app, streams, needs_keys=settings.needs_keys)

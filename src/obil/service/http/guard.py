@@ -44,7 +44,7 @@ _PAGE_HEADERS = [*_HEADERS, (b"referrer-policy", b"no-referrer"), (b"cross-origi
 _API_HEADERS = [*_HEADERS, (b"cache-control", b"no-store")]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _EVENTS = re.compile(r"/v1(/streams/[^/]+)?/events")
-_ALWAYS = frozenset({"/healthz", "/readyz", "/metrics"})
+_ALWAYS = frozenset({"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/metrics"})
 # refusals that anyone can cause without a key, and as many as they like; not every one of them is logged
 _CHEAP_CODES = frozenset({"malformed", "no_key", "foreign_host", "too_slow", "too_many_requests", "busy"})
 _CHEAP_LINES = 10  # of each code in a second
@@ -111,7 +111,7 @@ class Guard:
         trace = continued(headers.traceparents)
         span = None if self._tracing is None else self._tracing.begin(scope["method"], trace)
         trace = scope[TRACE] = trace if span is None else span.context
-        security = _API_HEADERS if scope["path"].startswith("/v1/") else _PAGE_HEADERS
+        security = _API_HEADERS if scope["path"].startswith(("/v1/", "/v2/")) else _PAGE_HEADERS
         status, caller, held = 0, ANONYMOUS, 0
 
         async def send_guarded(message: Message) -> None:

@@ -34,7 +34,7 @@ _DESCRIPTIONS = {
     400: "The body is not the JSON or CSV that its Content-Type says.",
     401: "No API key, or one that is wrong, expired or revoked.",
     403: "The key lacks the scope, or Host or Origin is not this service's.",
-    404: "There is no such stream or decision.",
+    404: "There is no such stream, decision or model.",
     409: "It conflicts with what is stored.",
     408: "The head or the body did not arrive in time.",
     410: "The decision, or the request of this idempotency key, was stored and erased since.",

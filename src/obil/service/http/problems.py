@@ -71,7 +71,8 @@ def refusal(scope: Scope, error: Exception) -> Response:
     scope[ERROR_CODE] = code
     path = scope.get("raw_path") or scope["path"].encode(errors="replace")
     instance = quote(path.partition(b"?")[0], safe=_IN_PATHS)
-    body = _body(status, code, detail, instance=instance, where=where, request_id=scope.get(REQUEST_ID))
+    for_v2 = detail if scope["path"].startswith("/v2/") else None  # the Open Inference Protocol reads this member
+    body = _body(status, code, detail, instance=instance, where=where, request_id=scope.get(REQUEST_ID), error=for_v2)
     return Response(body, status, headers, media_type=CONTENT_TYPE)
 
 
@@ -91,6 +92,8 @@ def _body(status: int, code: str, detail: str, **known: str | None) -> bytes:
         "where": known.get("where"),
         "request_id": known.get("request_id"),
     }
+    if known.get("error") is not None:
+        problem["error"] = known["error"]
     # the detail may quote the request, unpaired surrogates included: ASCII can hold them all
     return json.dumps(problem).encode()
 
