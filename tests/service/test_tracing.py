@@ -83,7 +83,7 @@ def test_a_refusal_is_in_its_span_and_no_id_is(traced: Any) -> None:
 
 
 @in_memory
-def test_a_caller_s_wish_not_to_sample_is_followed(traced: Any) -> None:
+def test_a_trace_that_is_not_sampled_records_no_span(traced: Any) -> None:
     served, ended = traced
     answer = served.client.get("/healthz", headers={"traceparent": f"00-{TRACE}-{PARENT}-00"})
     assert ended() == []

@@ -1,4 +1,4 @@
-"""Speak the Open Inference Protocol (V2, JSON): health, the model's tensors, and decisions as inference."""
+"""Implement the Open Inference Protocol (V2, JSON): health, the model's tensors, and decisions as inference."""
 
 from typing import Any, NamedTuple
 
