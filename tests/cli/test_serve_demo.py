@@ -171,4 +171,6 @@ def test_plays_until_the_monitor_alarms_and_stops_cleanly(demo: "subprocess.Pope
     rest = demo.stdout.read()
     assert rest.strip().endswith("Stopped.")
     assert "Traceback" not in rest
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"model", "streams.db"}
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {
+        "model", "streams.db", "streams.db.secret",
+    }  # fmt: skip

@@ -10,8 +10,8 @@ from obil.serving.ratio_model import RatioModel
 
 
 def test_says_so_while_machine_code_is_compiled_and_nothing_while_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_code, "QUIET_SECONDS", 0.05)
-    monkeypatch.setattr(machine_code, "SAY_SECONDS", 0.05)
+    monkeypatch.setattr(machine_code, "QUIET_SECONDS", 0.002)
+    monkeypatch.setattr(machine_code, "SAY_SECONDS", 0.002)
     lines: list[str] = []
 
     with show_compiling(lines.append):

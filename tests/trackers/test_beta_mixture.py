@@ -41,3 +41,9 @@ def test_quantiles_of_mixtures_are_those_of_a_bracketing_search() -> None:
 def test_a_quantile_beyond_the_smallest_logit_is_its_end() -> None:
     found = beta_mixture_quantiles(np.ones(1), np.array([[1e-3]]), np.array([[1.0]]), (0.05,))
     assert 0.0 < found[0, 0] <= expit(1e-6 - FARTHEST)
+
+
+def test_quantiles_closer_than_rounding_keep_their_order() -> None:
+    successes, failures = np.array([[1e15 - 1.0], [1e-12]]), np.array([[1e-12], [1e15]])
+    ends = beta_mixture_quantiles(np.array([1.0]), successes, failures, [0.05, 0.95])
+    assert (ends[:, 0] <= ends[:, 1]).all()

@@ -17,6 +17,8 @@ def beta_mixture_quantiles(
 ) -> FloatArray:
     """Return quantiles of K mixtures of M Beta distributions with the same weights (M,), (K, len(probabilities)).
 
+    Probabilities increase.
+
     Newton's method in the logit of both sides, where the distribution function is nearly a line; it is bisected
     where a step leaves the bracket.
 
@@ -44,4 +46,4 @@ def beta_mixture_quantiles(
                 break
             inside = (at + step > low) & (at + step < high)
             at = np.where(found, at, np.where(inside, at + step, (low + high) / 2.0))
-    return np.asarray(expit(at)).T
+    return np.sort(expit(at), axis=0).T  # those closer than the tolerance may have come out of order

@@ -208,7 +208,7 @@ CASES = [
     Bad("erasing no decision", 404, "unknown_decision", "id", "DELETE", f"{DECISIONS}/nobody", {}),
     Bad("erasing a number that is none", 422, "bad_input", "id", "DELETE", f"{DECISIONS}/a?type=number", {}),
     Bad("erasing another type", 422, "bad_input", "type", "DELETE", f"{DECISIONS}/a?type=uuid", {}),
-    Bad("a path that is none", 404, "not_found", None, "GET", "/v2/streams", {}),
+    Bad("a path that is none", 404, "not_found", None, "GET", "/v3/streams", {}),
     Bad("a method that is none", 405, "method_not_allowed", None, "PATCH", "/v1/streams/shop", {}),
 ]  # fmt: skip
 
