@@ -40,3 +40,15 @@ def test_rows_cut_short_are_refused(n_sources: int | None) -> None:
     for length in (0, 5, len(payload) // 2, len(payload) - 1):
         with pytest.raises(InvalidStateError, match="damaged"):
             read_rows(payload[:length])
+
+
+def test_what_all_rows_have_is_stored_once_and_comes_back_for_each() -> None:
+    rows = decided(3, None)
+    alike = rows._replace(priors=np.tile(rows.priors[:1], (7, 1)), thresholds=np.full(7, 0.25))
+    payload = write_rows(alike)
+    assert len(write_rows(rows)) - len(payload) == 6 * (3 + 1) * 8
+    found = read_rows(payload)
+    assert found.priors.tobytes() == alike.priors.tobytes()
+    assert found.thresholds is not None
+    assert found.thresholds.tobytes() == np.full(7, 0.25).tobytes()
+    assert len(read_rows(write_rows(rows._replace(priors=rows.priors * np.nan))).priors) == 7

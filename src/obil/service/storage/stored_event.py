@@ -16,7 +16,8 @@ CREATED, DECIDED, LABELLED, SETTINGS, MODEL, RESTARTED, FORGOTTEN, NOTED = (
     "created", "decided", "labelled", "settings", "model", "restarted", "forgotten", "noted",
 )  # fmt: skip
 _HEADER = struct.Struct("<IHHBI")  # rows, classes, 1 + views or 0, flags, bytes of the ids
-_HAS_THRESHOLDS, _SAME_FLAGS = 1, 2
+_HAS_THRESHOLDS = 1
+_SAME_FLAGS, _SAME_PRIORS, _SAME_THRESHOLDS = 2, 4, 8  # all rows have them, and they are stored once
 
 
 class StoredEvent(NamedTuple):
@@ -56,15 +57,19 @@ def write_rows(rows: DecidedRows, *, inputs: Sequence[Any] | None = None) -> byt
     if inputs is not None:
         header["inputs"] = list(inputs)
     text = json.dumps(header, separators=(",", ":")).encode()
-    same = n > 0 and bool((rows.flags == rows.flags[0]).all())
-    flags = (_SAME_FLAGS if same else 0) | (0 if rows.thresholds is None else _HAS_THRESHOLDS)
-    marks = rows.flags[:1] if same else rows.flags
+    marks, flags = _once(rows.flags, _SAME_FLAGS)
+    priors, same_priors = _once(rows.priors, _SAME_PRIORS)
+    flags |= same_priors
     parts = [
         rows.log_ratios[:, 1:].tobytes(), rows.numbers.astype(_number_type(n_classes)).tobytes(), marks.tobytes(),
     ]  # fmt: skip
     if rows.evidence is not None:
         parts.append(rows.evidence[:, :, 1:].tobytes())
-    parts += [rows.priors.tobytes(), b"" if rows.thresholds is None else rows.thresholds.tobytes()]
+    parts.append(priors.tobytes())
+    if rows.thresholds is not None:
+        thresholds, same_thresholds = _once(rows.thresholds, _SAME_THRESHOLDS)
+        flags |= _HAS_THRESHOLDS | same_thresholds
+        parts.append(thresholds.tobytes())
     return b"".join([_HEADER.pack(n, n_classes, n_sources, flags, len(text)), text, *parts])
 
 
@@ -75,8 +80,10 @@ def read_rows(payload: bytes) -> DecidedRows:
         offset = _HEADER.size + n_text
         header = json.loads(payload[_HEADER.size : offset])
 
-        def take(dtype: str, *shape: int) -> npt.NDArray[Any]:
+        def take(dtype: str, *shape: int, same: int = 0) -> npt.NDArray[Any]:
             nonlocal offset
+            if flags & same:
+                return np.repeat(take(dtype, 1, *shape[1:]), n, axis=0)
             size = int(np.prod(shape))
             values = np.frombuffer(payload, dtype=dtype, count=size, offset=offset).reshape(shape)
             offset += values.nbytes
@@ -85,17 +92,23 @@ def read_rows(payload: bytes) -> DecidedRows:
         log_ratios = np.zeros((n, n_classes))
         log_ratios[:, 1:] = take("<f8", n, n_classes - 1)
         numbers = take(_number_type(n_classes), n).astype(np.int64)
-        marks = np.repeat(take("u1", 1), n) if flags & _SAME_FLAGS else take("u1", n)
+        marks = take("u1", n, same=_SAME_FLAGS)
         evidence = None
         if n_sources:
             evidence = np.zeros((n, n_sources, n_classes))
             evidence[:, :, 1:] = take("<f8", n, n_sources, n_classes - 1)
-        priors = take("<f8", n, n_classes)
-        thresholds = take("<f8", n) if flags & _HAS_THRESHOLDS else None
+        priors = take("<f8", n, n_classes, same=_SAME_PRIORS)
+        thresholds = take("<f8", n, same=_SAME_THRESHOLDS) if flags & _HAS_THRESHOLDS else None
         model = header["model"]
     except (struct.error, ValueError, KeyError) as error:
         raise InvalidStateError(f"an event of the log is damaged: {error}") from None
     return DecidedRows(header.get("ids"), log_ratios, evidence, numbers, marks, model, priors, thresholds)
+
+
+def _once(values: npt.NDArray[Any], flag: int) -> tuple[npt.NDArray[Any], int]:
+    """Return the first of rows and the flag where all rows are the same, bit for bit; else the rows and 0."""
+    same = len(values) > 0 and values.tobytes() == values[:1].tobytes() * len(values)
+    return (values[:1], flag) if same else (values, 0)
 
 
 def _number_type(n_classes: int) -> str:
