@@ -25,7 +25,8 @@ def page(record: dict[str, Any] | None) -> str:
 - **Estimating a prior** grows with rows and scales with cores; each partition sends 1,296 bytes per group,
   whatever its rows. With K > 2 classes it sends 8 (2 + 2 K + K^2) bytes per pass, in a few passes.
 - **Keyed streams** grow with the keys that have a row in a micro-batch, hardly with the rows of each: restoring and
-  packing a stream costs more than deciding a few rows. Idle keys cost only disk.
+  packing a stream costs more than deciding a few rows. Idle keys cost only disk. A micro-batch of few keys costs what
+  Spark takes to plan and commit it, whoever processes the rows.
 - **Disk** grows with all keys that did not expire, times the batches whose states Spark keeps
   (`spark.sql.streaming.minBatchesToRetain`, 100 by default, as differences).
 - **Rows that wait for labels** grow with the rows of a key up to its horizon, and with them the cost per batch.
@@ -60,6 +61,13 @@ def _figures(record: dict[str, Any]) -> str:
         f"| the same, by processor time | {found['score_per_core_second_over_one_process']:.2f} |",
         "| the same, with Spark's defaults for Arrow and buffers | "
         f"{found['score_per_core_over_one_process.as_spark_comes']:.2f} |",
+        f"| keyed streams, processor time per key and micro-batch, all of {settings['known_keys']:,} keys active, "
+        f"core-milliseconds | {found['core_milliseconds_a_key']:.2f} |",
+        f"| the same, {settings['active_keys']:,} of them active, per active key, beyond a micro-batch of one key | "
+        f"{found['core_milliseconds_an_active_key']:.1f} |",
+        "| the same, Spark's own work for the micro-batch included | "
+        f"{found['core_milliseconds_an_active_key.with_the_batch']:.1f} |",
+        f"| a micro-batch of one key, core-milliseconds | {found['core_milliseconds_a_batch_of_one_key']:,.0f} |",
         f"| keyed decisions, core-seconds per million, {most:,} new keys with {settings['rows_a_key']} rows each | "
         f"{found[f'core_seconds_per_million_decisions.{most}']:,.0f} |",
         f"| restoring and packing a new key, milliseconds | {found['key_milliseconds.new']:.1f} |",
