@@ -30,7 +30,9 @@ def workflow(name: str) -> dict:
 
 
 def test_the_workflow_tests_each_python_that_the_package_claims() -> None:
-    matrix = workflow("tests")["jobs"]["core"]["strategy"]["matrix"]
+    core = workflow("tests")["jobs"]["core"]
+    assert core["runs-on"] == "${{ matrix.os }}"
+    matrix = core["strategy"]["matrix"]
     claimed = pythons_of(PROJECT["classifiers"])
     assert matrix["python"] == claimed == ["3.11", "3.12", "3.13", "3.14"]
     assert PROJECT["requires-python"] == f">={claimed[0]}"
