@@ -14,8 +14,8 @@ def test_rows_without_features_and_unseen_categories_are_counted(here: Path) -> 
     command = ["stream", "model", "rows.csv", "--out", "out.csv"]
     ran = obil(*command)
     assert (
-        "column 'ward' has a category that the training table did not have, or not often, in 2 of 100 rows"
-        in ran.stderr
+        "column 'ward' has a category that the training table did not have, or not often, in 2 of the 100 rows of this "
+        "run" in ran.stderr
     )
     assert "no feature" not in ran.stderr
     for row in ward_rows(20, 0.3, seed=3):
@@ -24,7 +24,7 @@ def test_rows_without_features_and_unseen_categories_are_counted(here: Path) -> 
     found = json.loads(obil(*command, "--json").stdout)["unusual"]
     assert found == {"without_features": 20, "unseen_categories": {}}  # of the rows of this run
     ran = obil("stream", "model", "rows.csv", "--out", "again.csv")
-    assert "20 of 120 rows have no feature at all" in ran.stderr
+    assert "20 of the 120 rows of this run have no feature at all" in ran.stderr
 
 
 def test_usual_rows_give_no_note(here: Path) -> None:

@@ -86,6 +86,22 @@ def test_batches_of_any_size_agree_bit_for_bit(tracker: PriorTracker) -> None:
     assert np.concatenate([part.labels for part in parts]).tolist() == whole.labels.tolist()
 
 
+@pytest.mark.parametrize(
+    "tracker", [FixedPrior(0.02), BayesBank(0.02), SafeTracker(0.02)], ids=lambda t: type(t).__name__
+)
+def test_a_stream_starts_at_the_prior_given_else_at_that_of_its_tracker(tracker: PriorTracker) -> None:
+    assert OnlineClassifier(PAIR, tracker=tracker).prior[1] == pytest.approx(0.02)
+    assert OnlineClassifier(PAIR, tracker=tracker, prior={"fine": 0.7, "fraud": 0.3}).prior[1] == pytest.approx(0.3)
+    with pytest.raises(InvalidInputError, match="3 classes"):
+        OnlineClassifier(TRIANGLE, tracker=tracker)
+
+
+@pytest.mark.parametrize("wrong", ["bank", BayesBank, 3])
+def test_what_is_no_tracker_is_named(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"tracker must be one of obil\.trackers, such as BayesBank\(\), got "):
+        OnlineClassifier(PAIR, tracker=wrong)
+
+
 def test_a_row_is_decided_at_the_prior_from_before_it() -> None:
     online = OnlineClassifier(PAIR, prior=0.3, tracker=BayesBank())
     before = online.prior
@@ -211,17 +227,18 @@ def test_a_start_that_is_no_prior_is_refused(prior: Any) -> None:
         OnlineClassifier(PAIR, prior=prior)
 
 
-def test_the_given_tracker_is_started_and_a_stream_goes_on_from_it_on_its_own() -> None:
+def test_the_given_tracker_stays_as_it_was_and_each_stream_follows_a_copy() -> None:
     tracker, rows = OnlineEM(rate=0.05), pair_scores(50, 0.1, seed=9)
     alone = OnlineEM(0.4, rate=0.05)
     scores = PAIR.score(rows)
     alone.update_many(scores.log_ratios, evidence=scores.evidence_from(0))
     online, other = (OnlineClassifier(PAIR, tracker=tracker, prior=0.4) for _ in range(2))
-    assert tracker.prior.tolist() == other.prior.tolist() == [0.6, 0.4]
+    assert online.prior.tolist() == [0.6, 0.4]
     online.decide_many(rows)
     assert isinstance(online.tracker, OnlineEM)
     assert online.prior.tobytes() == online.tracker.prior.tobytes() == alone.prior.tobytes()
-    assert tracker.prior.tolist() == other.prior.tolist() == [0.6, 0.4]
+    assert other.prior.tolist() == [0.6, 0.4]
+    assert OnlineClassifier(PAIR, tracker=tracker).prior.tolist() == PAIR.prior_.tolist()
     assert online.interval() is None
 
 

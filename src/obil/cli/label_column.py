@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from obil.cli.label_journal import Label
 from obil.datasets.table_stream import Columns
 from obil.errors import InvalidInputError
@@ -62,5 +60,4 @@ class LabelColumn:
         n_due = max(len(self.due) - self.delay, 0)
         first = n_rows - len(self.due)
         labels, self.due = self.due[:n_due], self.due[n_due:]
-        rows = np.arange(first, first + n_due).tolist()
-        return [(Label(str(row), ""), one) for row, one in zip(rows, labels, strict=True) if one != NO_LABEL]
+        return [(Label(str(row), ""), one) for row, one in enumerate(labels, start=first) if one != NO_LABEL]

@@ -24,28 +24,25 @@ class UnusualRows:
     without_features: int = 0
     unseen: dict[str, int] = field(default_factory=dict)  # by column
 
+    def __post_init__(self) -> None:
+        self.columns = tuple(sorted(self.columns, key=lambda column: column.is_category))  # numbers tell at once
+
     def count(self, rows: Columns) -> None:
         """Count rows that are decided."""
-        empty = None  # whether all the features looked at so far are missing
-        for column in sorted(self.columns, key=lambda column: column.is_category):  # numbers tell at once
+        empty = np.ones(len(next(iter(rows.values()))), dtype=bool)  # of all features looked at so far
+        self.n_rows += len(empty)
+        for column in self.columns:
             values = rows[column.name]
             if column.levels is not None:
-                self._count_unseen(column, values)
-            if empty is None:
-                self.n_rows += len(values)
-            elif not empty.any():
-                continue
-            missing = (
-                np.array([not isinstance(cell, str) for cell in values]) if values.dtype == object else np.isnan(values)
-            )
-            empty = missing if empty is None else empty & missing
-        self.without_features += 0 if empty is None else int(empty.sum())
+                self._count_unseen(column.name, column.levels, values)
+            if empty.any():
+                empty &= [not isinstance(cell, str) for cell in values] if column.is_category else np.isnan(values)
+        self.without_features += int(empty.sum())
 
-    def _count_unseen(self, column: Column, values: Any) -> None:
-        known = set(column.levels or ())
-        n_unseen = sum(cell not in known for cell in values.tolist() if isinstance(cell, str))
+    def _count_unseen(self, name: str, levels: tuple[str, ...], values: Any) -> None:
+        n_unseen = sum(cell not in levels for cell in values.tolist() if isinstance(cell, str))
         if n_unseen:
-            self.unseen[column.name] = self.unseen.get(column.name, 0) + n_unseen
+            self.unseen[name] = self.unseen.get(name, 0) + n_unseen
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts."""
@@ -56,12 +53,12 @@ class UnusualRows:
         found = []
         if self.without_features:
             found.append(
-                f"{self.without_features:,} of {self.n_rows:,} rows have no feature at all: their decisions rest on "
-                "the model's answer to missing values"
+                f"{self.without_features:,} of the {self.n_rows:,} rows of this run have no feature at all: what the "
+                "model makes of missing values decides them"
             )
         found += [
             f"column {name!r:.60} has a category that the training table did not have, or not often, in {count:,} of "
-            f"{self.n_rows:,} rows"
+            f"the {self.n_rows:,} rows of this run"
             for name, count in self.unseen.items()
         ]
         return found

@@ -1,7 +1,6 @@
 """Make the streams that new keys of a fleet are copied from: one for each common level that it had."""
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ class FleetStarts:
 
     def __init__(self, model: Any, settings: dict[str, Any], levels: Iterable[FleetLevel]) -> None:
         self.levels = list(levels)
-        self._settings, self._tracker = settings, deepcopy(settings.get("tracker"))
+        self._settings = settings
         self.plain = OnlineClassifier(model, **settings)
         self._made = {0: self.plain}
 
@@ -59,12 +58,11 @@ class FleetStarts:
         return number, resumed(self[number], state, name=name, change_policy=True)
 
     def _at(self, level: FleetLevel) -> OnlineClassifier:
-        tracker, bank = deepcopy(self._tracker), self.plain.tracker
+        bank, started = self.plain.tracker, dict[str, Any](prior=np.array(level.prior))
         if isinstance(bank, BayesBank) and bank.settings["start_rows"] is None:
             # a level is the prior of a key's prior, as if these labelled rows had been seen; a bank forgets such, too
             rows = float(np.clip(level.size, FEWEST_START_ROWS, SLOW_START_ROWS))
-            tracker = BayesBank(**bank.settings | {"start_rows": rows})
-        started = {"tracker": tracker, "prior": np.array(level.prior)}
+            started["tracker"] = BayesBank(**bank.settings | {"start_rows": rows})
         online = OnlineClassifier(self.plain.model, **self._settings | started)
         online.policy = self.plain.policy
         return online

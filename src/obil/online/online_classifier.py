@@ -3,7 +3,8 @@
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from obil.arrays import BoolArray, FloatArray, PriorLike, as_evidence, as_log_ratios
 from obil.bayes.costs import Costs
 from obil.bayes.posterior import posteriors_at
-from obil.errors import InvalidInputError, InvalidStateError
+from obil.errors import InvalidInputError, InvalidStateError, NotStartedError
 from obil.flat_record import Layout, Record, copied_record, copy_into, in_record, views_of
 from obil.monitor import LabelShiftMonitor
 from obil.online.decision import Decision, Decisions
@@ -63,9 +64,11 @@ class OnlineClassifier:
         Another rule for the threshold: `FBetaPolicy`, `PrecisionFloor`, ... in `obil.policies`, or its name as on the
         command line: "f1", "precision:0.8", "budget:0.01".
     tracker
-        What estimates the current prior; a `SafeTracker` if None. It is started at `prior`.
+        What estimates the current prior; a `SafeTracker` if None. One of `obil.trackers` is copied, and its copy is
+        started.
     prior
-        Where the stream starts; the training prior if None. Give it when training was case-control.
+        Where the stream starts; if None, where the given tracker starts (`BayesBank(0.02)`), else the training prior.
+        Give it when training was case-control.
     positive
         The class to alert on, `classes_[1]` of two if None; many classes need it only with a policy.
     monitor
@@ -117,8 +120,8 @@ class OnlineClassifier:
             raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
         self._rule = DecisionRule(self._model, CostPolicy(costs) if costs is not None else policy, self._positive)
         meaning = unlabeled_class(unlabeled_as, self._model, self._positive)
-        start = self._model.prior_ if prior is None else self._model.as_prior(prior)
-        self._follow((_default_tracker(self._model) if tracker is None else tracker).start(start))
+        own = _default_tracker(self._model) if tracker is None else _copied(tracker)
+        self._follow(own.start(_start_prior(prior, own, self._model)))
         self._ledger = LabelLedger(
             self._model.n_classes, horizon=horizon, unlabeled_as=meaning, n_inputs=self._n_inputs
         )
@@ -662,6 +665,21 @@ class OnlineClassifier:
             was_positive, earlier = replaced == self._positive, known.replaced_propensity
             self._record.add_label(known.alert, was_positive, propensity=earlier, age=age, sign=-1)
         self._record.add_label(known.alert, label == self._positive, propensity=known.propensity, age=age)
+
+
+def _copied(tracker: PriorTracker) -> PriorTracker:
+    if isinstance(tracker, type) or not hasattr(tracker, "start"):
+        raise InvalidInputError(f"tracker must be one of obil.trackers, such as BayesBank(), got {tracker!r:.80}")
+    return copy(tracker) if isinstance(tracker, CompiledTracker) else tracker
+
+
+def _start_prior(prior: PriorLike | Mapping[Any, float] | None, tracker: PriorTracker, model: RatioModel) -> FloatArray:
+    """Return where a stream starts, (K,): at the prior that is given, else at that of its tracker or of training."""
+    if prior is not None:
+        return model.as_prior(prior)
+    with suppress(NotStartedError):
+        return model.as_prior(tracker.start_prior) if isinstance(tracker, CompiledTracker) else model.prior_
+    return model.prior_
 
 
 def _default_tracker(model: RatioModel) -> SafeTracker:
