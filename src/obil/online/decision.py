@@ -1,7 +1,7 @@
 """Record what was decided and why: one decision, or many as columns."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -111,8 +111,19 @@ class Decisions(Sequence[Decision]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            by_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"classes", "positive"}}
-            return replace(self, **{name: column[index] for name, column in by_row.items() if column is not None})
+            return Decisions(
+                ids=self.ids[index],
+                classes=self.classes,
+                numbers=self.numbers[index],
+                positive=self.positive,
+                log_ratios=self.log_ratios[index],
+                effective_priors=self.effective_priors[index],
+                posteriors=self.posteriors[index],
+                thresholds=None if self.thresholds is None else self.thresholds[index],
+                reachable=self.reachable[index],
+                trusted=self.trusted[index],
+                evidence=self.evidence[index],
+            )
         i = range(len(self))[index]
         return Decision(
             id=self.ids[i],

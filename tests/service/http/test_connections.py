@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -191,3 +192,30 @@ def an_app(before: Any, body: bytes = b"ok") -> FastAPI:
         return Response(body)
 
     return app
+
+
+def test_a_request_that_would_change_the_protocol_is_answered_as_it_is(app: FastAPI, serve: Any) -> None:
+    connection = serve(app)()
+    upgrade = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    for _ in range(2):
+        found = asked(connection, POST + upgrade + b"content-length: 2\r\n\r\n{}")
+        assert b"fields id and label" in found
+        assert b" 200 " in asked(connection, GET.replace(b"\r\n\r\n", b"\r\n" + upgrade + b"\r\n"))
+
+
+@pytest.mark.parametrize("after", [b"GET / HTTP/1.1\r\nx: ", POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: "])
+def test_a_header_and_what_follows_a_body_must_end(app: FastAPI, serve: Any, after: bytes) -> None:
+    connection = serve(app)()
+    connection.sendall(after)
+    with suppress(OSError):
+        for _ in range(1_000):
+            connection.sendall(b"y" * 10_000)
+    found = all_of(connection)
+    assert found.count(b"HTTP/1.1 ") <= 1, found
+    assert not found or found.startswith(b"HTTP/1.1 4"), found
+
+
+def test_many_headers_are_refused(app: FastAPI, serve: Any) -> None:
+    connection = serve(app)()
+    connection.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: y\r\n" * 40_000 + b"\r\n")
+    assert all_of(connection).startswith(b"HTTP/1.1 400 ")

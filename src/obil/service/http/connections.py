@@ -95,6 +95,36 @@ def _older(since: "dict[LimitedProtocol, float]", limit: float) -> "Iterator[Lim
         yield connection
 
 
+class _JoinedWrites(asyncio.Transport):
+    """A transport that sends what is written right behind each other, such as a head and its body, at once."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop, self._held = transport, loop, b""
+        self.get_extra_info, self.is_closing = transport.get_extra_info, transport.is_closing  # type: ignore[method-assign]
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading  # type: ignore[method-assign]
+        self.abort = transport.abort  # type: ignore[method-assign]
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Hold data until more of it is written or the event loop has its next turn."""
+        if self._held or not data:
+            self._transport.write(self._held + bytes(data))
+            self._held = b""
+        else:
+            self._held = bytes(data)
+            self._loop.call_soon(self._send)
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._held:
+            self._transport.write(self._held)
+            self._held = b""
+
+
 class LimitedProtocol(H11Protocol):
     """One connection, which tells `Connections` what it waits for.
 
@@ -131,7 +161,7 @@ class LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base class
         """Begin."""
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport, self.loop))
         self._all.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
