@@ -19,6 +19,7 @@ from obil.trackers import BayesBank
 from tests.online.cases import pair_model, pair_scores, pair_stream
 from tests.spark.cases import five_folds
 from tests.spark.conftest import date_file
+from tests.thorough import repeats
 
 SCHEMA = "site string, at long, id string, score double, truth string"
 
@@ -263,12 +264,12 @@ def test_refuses_labels_without_ids_and_columns_that_are_not_there(spark: Any) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
-def test_fifty_keys_of_2000_rows_are_decided_as_by_decide_many(spark: Any, tmp_path: Path) -> None:
-    """Must show 1."""
-    lines, model = lines_of(50, 2_000), pair_model()
+def test_keys_of_2000_rows_are_decided_as_by_decide_many(spark: Any, tmp_path: Path) -> None:
+    n_keys, model = repeats(50, 100), pair_model()
+    lines = lines_of(n_keys, 2_000)
     write_batches(lines, tmp_path / "in", 6, seed=1)
     decided = run_query(spark, tmp_path / "in", tmp_path, model)
-    assert len(decided) == 100_000
+    assert len(decided) == 2_000 * n_keys
     different = 0
     for key, part in lines.groupby("site"):
         expected = obil.OnlineClassifier(model).decide_many(part["score"].to_numpy(), ids=part["id"].tolist())
@@ -276,5 +277,5 @@ def test_fifty_keys_of_2000_rows_are_decided_as_by_decide_many(spark: Any, tmp_p
         different += int((own["decision"].to_numpy() != expected.labels).sum())
         different += int((own["effective_prior"].to_numpy() != expected.effective_priors[:, 1]).sum())
         different += int((own["threshold"].to_numpy() != expected.thresholds).sum())
-    print(f"{len(decided)} rows of 50 keys: {different} differ from decide_many")
+    print(f"{len(decided)} rows of {n_keys} keys: {different} differ from decide_many")
     assert different == 0

@@ -16,6 +16,7 @@ from obil.service.streams.replay import replay
 from obil.service.streams.stream_hub import StreamHub
 from obil.serving.ratio_model import RatioModel
 from tests.service.models import gaussian_rows, saved_model
+from tests.thorough import repeats
 
 ANYONE = Sender()
 COLUMNS = ("numbers", "effective_priors", "posteriors", "thresholds", "log_ratios", "evidence", "trusted", "reachable")
@@ -52,15 +53,16 @@ def online_like(number: int, model: RatioModel) -> obil.OnlineClassifier:
     return obil.OnlineClassifier(model)
 
 
-def test_streams_decide_as_single_classifiers_and_as_their_logs_through_page_outs_and_a_restart(
+def test_streams_decide_as_single_classifiers_a_fleet_and_their_logs_through_page_outs_and_a_restart(
     folder: Path, tmp_path: Path
 ) -> None:
-    n_streams, n_rows, path = 100, 200, tmp_path / "streams.db"
+    n_streams, n_rows, path = 100, repeats(200, 2_000), tmp_path / "streams.db"
     hub = hub_on(folder, path, max_streams=30)  # most leave memory between two of their requests
     assert hub.model.batch_invariant  # so that the bits of a score do not depend on who waits beside it
     rows, labels = gaussian_rows(n_streams * n_rows, 0.3, 1)
     rows, labels = rows.reshape(n_streams, n_rows, -1), labels.reshape(n_streams, n_rows)
     onlines = [online_like(number, hub.model) for number in range(n_streams)]
+    fleet, in_fleet = obil.OnlineFleet(hub.model, most_in_memory=20, store={}), range(0, n_streams, 3)  # of one kind
 
     async def decide_and_label(hub: StreamHub, first: int, end: int) -> None:
         asked = [
@@ -81,16 +83,24 @@ def test_streams_decide_as_single_classifiers_and_as_their_logs_through_page_out
         for number, own in late.items():
             for one in own:
                 onlines[number].feedback(one.id, one.label, propensity=one.propensity)
+        place, number = np.divmod(np.arange((end - first) * len(in_fleet)), len(in_fleet))  # in turns
+        number *= 3
+        fleet.decide_many(rows[number, first + place], keys=number.tolist())
+        for number in in_fleet:
+            for one in late[number]:
+                fleet.feedback(number, one.id, one.label, propensity=one.propensity)
+            assert fleet[number].state() == onlines[number].state()  # at every checkpoint
 
     async def create(hub: StreamHub) -> None:
         await asyncio.gather(*(hub.create(f"s{number}", settings_of(number), ANYONE) for number in range(n_streams)))
 
     asyncio.run(create(hub))
-    for turn in range(10):
-        if turn == 5:
+    n_turns, n_together = 10, n_rows // 10
+    for turn in range(n_turns):
+        if turn == n_turns // 2:
             hub.close()
             hub = hub_on(folder, path, max_streams=30)
-        asyncio.run(decide_and_label(hub, 20 * turn, 20 * turn + 20))
+        asyncio.run(decide_and_label(hub, n_together * turn, n_together * (turn + 1)))
     states = [
         hub._writer.submit(f"s{number}", lambda live, _session, _at: live.online.state()).result()
         for number in range(n_streams)
