@@ -39,6 +39,7 @@ class Wire(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Passing)
         self.behind = behind.removeprefix("http://")
         self.lose_answers = 0  # of the next requests: done by the service, but the answer never comes
+        self.lost_status = 0  # what is answered instead, as by a proxy; 0: the connection breaks
         self.refuse = 0  # of the next requests: 503, not passed on
         self.passed: list[str] = []
         self.connections = 0
@@ -71,7 +72,10 @@ class _Passing(BaseHTTPRequestHandler):
         self.server.passed.append(f"{self.command} {self.path}")
         if self.server.lose_answers:
             self.server.lose_answers -= 1
-            self.close_connection = True
+            if self.server.lost_status:
+                self._answer(self.server.lost_status, b"<html>Bad Gateway</html>")
+            else:
+                self.close_connection = True
             return
         self._answer(answer.status, text)
 

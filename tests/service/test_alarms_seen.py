@@ -182,6 +182,19 @@ def test_each_rule_fires_where_it_should_and_not_before(alert: str, tmp_path: Pa
         run_promtool(tmp_path, quiet, at, {alert: []})
 
 
+@needs_promtool
+def test_a_stream_that_moves_to_another_worker_is_not_silent_and_raises_one_alarm(tmp_path: Path) -> None:
+    other = TARGET.replace("8642", "8643")
+    series = {
+        f'obil_decisions_total{{stream="s",{TARGET}}}': "0+10x500 5000x200",
+        f'obil_decisions_total{{stream="s",{other}}}': "0x500 0+10x200",
+        f'obil_trusted{{stream="s",{TARGET}}}': "0x700",
+        f'obil_trusted{{stream="s",{other}}}': "0x700",
+    }
+    expected = {"ObilStreamSilent": [], "ObilStreamNotTrusted": [{"stream": "s", "job": "obil"}]}
+    run_promtool(tmp_path, series, "600m", expected)
+
+
 def test_every_rule_is_tried() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     assert {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]} == set(
@@ -197,7 +210,8 @@ def run_promtool(
     rules = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 
     def alert(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-        all_labels = {"instance": "127.0.0.1:8642", **labels}
+        of_a_stream = labels.get("stream", "_other") != "_other"  # those take all workers together
+        all_labels = dict(labels) if of_a_stream else {"instance": "127.0.0.1:8642", **labels}
         annotations = {
             key: re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda one: all_labels[one[1]], text)
             for key, text in rules[name]["annotations"].items()

@@ -161,9 +161,11 @@ def test_refuses_what_cannot_be_sent(client: Client) -> None:
         Client("127.0.0.1:8642")
 
 
-def test_a_lost_response_is_requested_again_and_the_row_counts_once(lossy: tuple[Wire, Client]) -> None:
+@pytest.mark.parametrize("status", [0, 502, 504])
+def test_a_lost_response_is_requested_again_and_the_row_counts_once(lossy: tuple[Wire, Client], status: int) -> None:
     between, client = lossy
-    stream = client.stream("lossy")
+    between.lost_status = status
+    stream = client.stream(f"lossy-{status}")
     between.lose_answers = 2
     decided = stream.decide(ROW, ids="a")
     assert decided.repeated
@@ -202,6 +204,10 @@ def test_what_must_not_happen_twice_is_not_sent_twice(lossy: tuple[Wire, Client]
     with pytest.raises(NotReachedError):
         stream.set_policy("f1")
     assert between.passed == ["PUT /v1/streams/once/settings"]
+    between.lose_answers, between.lost_status = 1, 502
+    with pytest.raises(ServiceError, match="502"):
+        stream.set_policy("f1")
+    assert len(between.passed) == 2
 
 
 def test_keeps_its_connection(lossy: tuple[Wire, Client]) -> None:

@@ -18,6 +18,7 @@ from obil.service.records import Record, read
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between two attempts
 UNAVAILABLE = 503  # nothing of the request was stored
+LOST = (502, 504)  # a proxy got no response: the request may have been handled
 
 
 class ServiceError(ObilError):
@@ -103,7 +104,7 @@ class ServiceConnection:
                     ) from error
                 _wait(attempt)
                 continue
-            if response.status == UNAVAILABLE and not last:
+            if not last and (response.status == UNAVAILABLE or (repeatable and response.status in LOST)):
                 _wait(attempt)
                 continue
             if response.status >= 300:
