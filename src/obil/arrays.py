@@ -82,14 +82,34 @@ def as_log_ratio_row(log_ratios: npt.ArrayLike, *, n_classes: int) -> FloatArray
 def as_evidence(evidence: npt.ArrayLike, *, n_rows: int, n_classes: int) -> FloatArray:
     """Return evidence of rows as a contiguous array (n, 1 + V + D, K): finite numbers whose column 0 is 0.
 
-    The first log ratios of a row are by all its features, then come those of each of V views, then D inputs.
+    The first log ratios of a row are by all its features, then come those of each of V views, then D inputs. The first
+    ones are [0, NaN, ...] where the row must not update the prior.
     """
     values = np.ascontiguousarray(as_floats(evidence, "evidence"))
     if values.ndim != 3 or values.shape[0] != n_rows or values.shape[1] < 1 or values.shape[2] != n_classes:
         raise InvalidInputError(f"evidence must have shape ({n_rows}, 1 + views, {n_classes}), got {values.shape}")
-    if not np.isfinite(values).all() or values[:, :, 0].any():
-        raise InvalidInputError("evidence must be finite log ratios relative to class 0, so that column 0 is 0")
+    if not _is_sound(values):
+        raise InvalidInputError(
+            "evidence must be finite log ratios relative to class 0, so that column 0 is 0; the first ones of a row "
+            "that must not update the prior are NaN"
+        )
     return values
+
+
+def _is_sound(evidence: FloatArray) -> bool:
+    if evidence[:, :, 0].any():
+        return False
+    finite = np.isfinite(evidence)
+    return bool(finite.all()) or bool(finite[:, 1:].all() and (finite[:, 0, 1:] | marks_of(evidence)[:, None]).all())
+
+
+def marks_of(evidence: FloatArray) -> BoolArray:
+    """Return which rows of evidence, (n, S, K), must not update the prior, (n,).
+
+    >>> marks_of(np.array([[[0.0, 1.5]], [[0.0, np.nan]]]))
+    array([False,  True])
+    """
+    return np.asarray(np.isnan(evidence[:, 0, 1:]).all(axis=1))
 
 
 def are_finite(values: FloatArray) -> bool:

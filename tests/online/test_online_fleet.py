@@ -135,7 +135,7 @@ def test_bad_input_changes_nothing() -> None:
         with pytest.raises(InvalidInputError, match=r"row 1 \(from 0\) has no key"):
             fleet.decide_many(pair_rows(3), keys=["a", missing, "b"])
     with pytest.raises(InvalidInputError, match="evidence"):
-        fleet.decide_log_ratios([[0.0, 1.0]], keys=["a"], evidence=[[[0.0, np.nan]]])
+        fleet.decide_log_ratios([[0.0, 1.0]], keys=["a"], evidence=[[[0.0, np.inf]]])
     with pytest.raises(InvalidStateError, match=r"the state of 'a' belongs to a stream with another start prior"):
         OnlineFleet(PAIR, prior=0.5, store={"a": OnlineClassifier(PAIR).state()}, most_in_memory=1)["a"].n_rows
     with pytest.raises(InvalidInputError, match="log_ratios"):

@@ -219,7 +219,10 @@ class LabelShiftMonitor:
 
     def update_many(self, log_ratios: npt.ArrayLike) -> BoolArray:
         """Update with rows (n, K) in order; return whether the stream was trusted *before* each row, (n,)."""
-        rows = as_log_ratios(log_ratios, n_classes=self.n_classes)
+        return self.update_many_checked(as_log_ratios(log_ratios, n_classes=self.n_classes))
+
+    def update_many_checked(self, rows: FloatArray) -> BoolArray:
+        """Do what `update_many` does with rows that were checked already; of a row of NaN nothing is learned."""
         numbers = self._bins.numbers(rows)
         trusted = np.empty(len(rows), dtype=np.bool_)
         first, end = 0, self._every - int(self._memory.seen[1]) % self._every

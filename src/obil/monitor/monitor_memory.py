@@ -51,7 +51,7 @@ FAULTS = (
     "a monitor cannot have seen so many rows and alarms",
     "the alarm of a monitor must lie in its monitoring run",
     "the evidence of a monitor, its peak and its alarm contradict each other",
-    "the fresh rows of a monitor must be those since bets were last placed",
+    "the fresh rows of a monitor must be among those since bets were last placed",
     "a monitor cannot remember more rows than it has seen",
     "the priors, the mixing, the parts and the wealths of a monitor must be non-negative and sum to 1",
     "the priors, the closest points and the cash of a monitor are never 0",
@@ -92,7 +92,7 @@ def _fault(  # noqa: PLR0911  # one for each rule
         return 2
     if evidence[1] < max(evidence[0], 0.0) or (evidence[1] >= log_alarm) != (alarm > 0):
         return 3
-    if (fresh < 0.0).any() or fresh.sum() != monitored % every:
+    if (fresh < 0.0).any() or (fresh != np.floor(fresh)).any() or fresh.sum() > monitored % every:
         return 4
     for m in range(counts.shape[0]):
         if (counts[m] < 0.0).any() or not counts[m].sum() <= monitored * (1.0 + 1e-9):
@@ -123,7 +123,8 @@ def _fault(  # noqa: PLR0911  # one for each rule
         return 8
     n_open = monitored % block  # rows of the block that is not full yet; cash pays 1 for each
     for j in range(paid.size):
-        if not n_open * pays[j].min() * (1.0 - 1e-9) <= paid[j] <= n_open * pays[j].max() * (1.0 + 1e-9):
+        least, most = min(pays[j].min(), 1.0), max(pays[j].max(), 1.0)  # 1 of a row that is not bet on
+        if not n_open * least * (1.0 - 1e-9) <= paid[j] <= n_open * most * (1.0 + 1e-9):
             return 9
     return 0 if paid[0] == n_open else 9
 
@@ -160,6 +161,8 @@ def update_wealths(
 ) -> int:
     """Update with rows of these bin numbers (n,), in order; write whether the stream was trusted *before* each.
 
+    A row without a bin, -1, is counted, and nothing is bet on it.
+
     Wealth only grows by what fair bets pay and is only moved between them: all of it together is a test martingale.
     Over a block of rows it grows by the mean of what the bets pay. Proof: docs/theory.md, Proposition 8. `wealths`
     (1 + 2N,) are fractions of it; its logarithm and the peak of that are `evidence`. `seen` counts rows in all and in
@@ -170,8 +173,9 @@ def update_wealths(
         trusted[t] = seen[2] == 0
         b = numbers[t]
         for j in range(n_bets):
-            paid[j] += pays[j, b]
-        fresh[b] += 1.0
+            paid[j] += pays[j, b] if b >= 0 else 1.0
+        if b >= 0:
+            fresh[b] += 1.0
         seen[0] += 1
         seen[1] += 1
         if seen[1] % block != 0:

@@ -175,10 +175,13 @@ def centre_rows(rows: FloatArray, centred: FloatArray) -> None:
 
 @compiled
 def place_rows(rows: FloatArray, centres: FloatArray, low: FloatArray, high: FloatArray, found: IntArray) -> None:
-    """Write the bin of each row (n, K) into `found` (n,)."""
+    """Write the bin of each row (n, K) into `found` (n,); -1 of a row of NaN."""
     n_classes = rows.shape[1]
     point = np.empty(n_classes)
     for t in range(rows.shape[0]):
+        if np.isnan(rows[t, n_classes - 1]):
+            found[t] = -1
+            continue
         mean = 0.0
         for k in range(n_classes):
             point[k] = min(max(rows[t, k], -FARTHEST), FARTHEST)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obil.arrays import BoolArray, FloatArray, IntArray, as_evidence, as_log_ratios
+from obil.arrays import BoolArray, FloatArray, IntArray, as_evidence, as_log_ratios, marks_of
 from obil.errors import InvalidInputError
 from obil.flat_record import copy_record
 from obil.online.decision import Decision, Decisions
@@ -291,8 +291,9 @@ class OnlineFleet:
 
     def _gather(self, key: Hashable, evidence: FloatArray, trusted: BoolArray) -> None:
         """Add decided rows of a key, (n, S, K), to what is known of its prior."""
-        if self._evidence is not None and trusted.any():
-            self._evidence.add(key, evidence[trusted, 0])
+        used = trusted & ~marks_of(evidence)
+        if self._evidence is not None and used.any():
+            self._evidence.add(key, evidence[used, 0])
 
     def _label_counts(self) -> Iterator[tuple[Hashable, FloatArray]]:
         """Yield the recent labels of each key that has any, by class, (K,)."""

@@ -13,6 +13,7 @@ from obil.bayes.posterior import posterior
 from obil.errors import InvalidInputError
 from obil.serving.calibrators import Calibrator, ScoreMap
 from obil.serving.columns import Column, ColumnEncoder, column_names, column_values, is_table, require_columns
+from obil.serving.empty_rows import rows_without_features
 from obil.serving.folds import fold_scores, folds_of, folds_of_rows, mean_of_folds, trees_in_one_pass
 from obil.serving.holdout import Holdout
 from obil.serving.records import JSON
@@ -66,7 +67,8 @@ class Scores(NamedTuple):
     """
 
     log_ratios: FloatArray  # (n, K) calibrated
-    # (n, F, 1 + V + D, K) by the model of each fold: all features first, then each view; then the row's inputs
+    # (n, F, 1 + V + D, K) by the model of each fold: all features first, then each view; then the row's inputs.
+    # The first are [0, NaN, ...] where a row must not update the prior.
     evidence: FloatArray
 
     def evidence_from(self, first_row: int) -> FloatArray:
@@ -221,6 +223,8 @@ class RatioModel:
     def score(self, X: Any, *, at: Any = None) -> Scores:
         """Return the log ratios of rows that decide, and the evidence by each fold; rows are encoded once.
 
+        A row whose features are all missing is decided by what the scorer makes of that, and is no evidence: NaN.
+
         `at` is when the rows came: datetimes, or seconds since 1970. Recalibrations by labels then see the season.
         """
         matrix, scorer = self.prepare(X), self._evidence_scorer
@@ -240,6 +244,9 @@ class RatioModel:
             evidence = self._with_views_and_inputs(evidence, matrix, at)
         if not are_finite(evidence):
             raise InvalidInputError("the evidence of these rows is not finite: are the features extreme?")
+        empty = rows_without_features(matrix)
+        if empty is not None:
+            evidence[empty, :, 0, 1:] = np.nan  # what the scorer makes of nothing is no evidence
         return Scores(log_ratios, evidence)
 
     def _with_views_and_inputs(self, own: FloatArray, matrix: Any, at: Any) -> FloatArray:
@@ -262,8 +269,12 @@ class RatioModel:
         return every.reshape(len(every), self.n_views, n_scorers // self.n_views, self.n_classes).swapaxes(0, 1)
 
     def evidence_rows(self, X: Any) -> FloatArray:
-        """Return the log ratios that the prior of a batch is read from, by the model of each fold, (n, F, K)."""
-        return replace(self, view_members=(), inputs=None).score(X).evidence[:, :, 0]
+        """Return the log ratios that the prior of a batch is read from, by the model of each fold, (n, F, K).
+
+        Those of a row without any feature are 0: it is as likely under every prior.
+        """
+        rows = replace(self, view_members=(), inputs=None).score(X).evidence[:, :, 0]
+        return np.nan_to_num(rows, copy=False)
 
     def log_ratios(self, X: Any) -> FloatArray:
         """Return calibrated log ratios of rows, (n, K)."""

@@ -16,6 +16,7 @@ from obil.monitor import LabelShiftMonitor
 from obil.online.online_classifier import HORIZON, OnlineClassifier
 from obil.policies import Policy
 from obil.serving.ratio_model import RatioModel
+from obil.serving.scorers import ColumnScorer
 from obil.spark import columns
 from obil.spark.bucket_lines import DECIDED, EVIDENCE, ID, LABEL, PROPENSITY, RATIOS, TIME, RowLayout
 from obil.spark.bucket_processor import BUCKET, GUARD, BucketProcessor
@@ -118,6 +119,7 @@ def stream(
     n_inputs = int(getattr(online.tracker, "n_inputs", 0))  # they stand behind all views
     n_more = fitted.n_views + n_inputs if n_inputs else int(getattr(online.tracker, "n_views", 0))
     plain = fitted.evidence is None and fitted.n_folds == 1 and not n_more
+    plain = plain and isinstance(fitted.scorer, ColumnScorer)  # other rows may lack all features, which evidence says
     inner_keys = {f"obil_key{i}": name for i, name in enumerate(keys)}
     layout = RowLayout(
         keys=tuple(inner_keys),

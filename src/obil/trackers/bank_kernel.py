@@ -113,7 +113,10 @@ def run_bank(
     visits: IntArray,
     seen: IntArray,
 ) -> None:
-    """Update with n rows; write the prior before each, and the one after the last if `priors` is (n + 1, K)."""
+    """Update with n rows; write the prior before each, and the one after the last if `priors` is (n + 1, K).
+
+    A row of NaN changes nothing.
+    """
     n_classes, n_filters = counts.shape
     n_rates, n_experts = weights.shape
     ratios = np.empty(n_classes)
@@ -136,6 +139,8 @@ def run_bank(
         for k in range(n_classes):
             priors[t, k] = prior[k]  # decide with this: a row must not influence its own threshold
             largest = max(largest, rows[t, k])
+        if np.isnan(rows[t, n_classes - 1]):
+            continue
         for k in range(n_classes):  # only ratios of evidence matter, so the largest likelihood may be 1
             ratios[k] = 1.0 if rows[t, k] == largest else np.exp(rows[t, k] - largest)
         for m in range(n_experts):

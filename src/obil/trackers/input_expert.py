@@ -52,8 +52,11 @@ def read_inputs(evidence: FloatArray, n_views: int, inputs: npt.NDArray[np.float
 
 @inlined
 def input_of(evidence: FloatArray, n_views: int, j: int, k: int) -> float:
-    """Return input j of a row for class k from its evidence, (S, K): a view's distance, or what stands after them."""
-    if evidence.shape[0] <= 1 + j:
+    """Return input j of a row for class k from its evidence, (S, K): a view's distance, or what stands after them.
+
+    The views of a row that must not update the prior have no distance.
+    """
+    if evidence.shape[0] <= 1 + j or (j < n_views and np.isnan(evidence[0, k])):
         return 0.0
     value = min(max(evidence[1 + j, k], -LARGEST_LOG_RATIO), LARGEST_LOG_RATIO)
     if j < n_views:

@@ -135,7 +135,8 @@ def advise_rows(
 ) -> None:
     """Write the prior each of n rows is decided with, (n, K), and the estimated prevalence after them, (K,).
 
-    A row's prior is the one whose posterior for this row is the mixture's. `guarded` and `fast` are (n + 1, K);
+    A row's prior is the one whose posterior for this row is the mixture's, also where it must not update the prior: it
+    may get a label. `guarded` and `fast` are (n + 1, K);
     `evidence`, (n, S, K), holds the inputs of the rows; those of the last one are written too, (J, K-1).
     """
     n_rows, n_classes = rows.shape

@@ -9,12 +9,14 @@ import numpy.typing as npt
 
 from obil.arrays import (
     FloatArray,
+    IntArray,
     PriorLike,
     as_evidence,
     as_floats,
     as_log_ratio_row,
     as_log_ratios,
     as_prior,
+    marks_of,
     require_distributions,
     restore_arrays,
 )
@@ -46,7 +48,8 @@ class PriorTracker(Protocol):
 
         `log_ratios` decide. `evidence`, (1 + V, K), is what the prior is read from: log ratios of the same row by a
         model that is distributed as on its held-out rows, then those of V views. Without it `log_ratios` are both.
-        Behind them may stand D inputs of the row, for what labels teach; an input x of two classes as [0, x].
+        Behind them may stand D inputs of the row, for what labels teach; an input x of two classes as [0, x]. Evidence
+        that begins with [0, NaN, ...] is of a row that must leave the prior as it is.
         """
 
     def update_many(self, log_ratios: npt.ArrayLike, *, evidence: npt.ArrayLike | None = None) -> FloatArray:
@@ -246,7 +249,16 @@ class CompiledTracker:
         raise NotImplementedError
 
     def _update_rows(self, rows: FloatArray, evidence: FloatArray, priors: FloatArray) -> None:  # few use all of it
-        self._run_kernel(np.ascontiguousarray(evidence[:, 0]), priors)
+        own = np.ascontiguousarray(evidence[:, 0])
+        marked = marks_of(evidence)
+        if not marked.any():
+            self._run_kernel(own, priors)
+            return
+        path = np.empty((len(own) - int(marked.sum()), own.shape[1]))
+        self._run_kernel(own[~marked], path)
+        # a row that is left out is decided with the prior before the next one that is not
+        before: IntArray = np.cumsum(~marked) - ~marked
+        priors[:] = np.concatenate([path, self._started().prior[None]])[before]
 
     def _run_kernel(self, rows: FloatArray, priors: FloatArray) -> None:
         raise NotImplementedError

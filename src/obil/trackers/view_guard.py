@@ -83,7 +83,7 @@ def guard_rows(
     """Write the guarded prior before each of n rows, and the one after the last, (n + 1, K).
 
     `slow` and `fast` are the priors of the two banks, (n + 1, K), and `shrinkage` is theirs, (2, C, G); `views`
-    (n, V, K), with V = 0 where there are none.
+    (n, V, K), with V = 0 where there are none. A row of NaN changes nothing.
     """
     n_rows, n_classes = rows.shape
     n_views, n_monitored = views.shape[1], bounds.shape[0]
@@ -93,7 +93,7 @@ def guard_rows(
             _hold_back(fast[t], start, grid, shrinkage[FAST], bounds, guarded[t])
         else:
             _hold_back(slow[t], start, grid, shrinkage[SLOW], bounds, guarded[t])
-        if t == n_rows or n_views == 0:
+        if t == n_rows or n_views == 0 or np.isnan(rows[t, n_classes - 1]):
             continue
         for c in range(n_monitored):
             k = 1 if n_classes == 2 else c

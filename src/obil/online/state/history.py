@@ -241,7 +241,7 @@ def update_monitor(
         return trusted, None
     evidence, first = [], 0
     for end in ends:
-        trusted[first:end] = monitor.update_many(log_ratios[first:end])
+        trusted[first:end] = monitor.update_many_checked(log_ratios[first:end])
         evidence.append(monitor.log_evidence)
         first = end
     return trusted, evidence
