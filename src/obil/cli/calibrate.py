@@ -32,6 +32,7 @@ def calibrate(
     from obil.calibration.calibrate import fit_calibrator
     from obil.calibration.evidence_map import fit_evidence_map
     from obil.calibration.linear import SLOPE_SD
+    from obil.cli.training_table import kept_beside
     from obil.serving.files import save
     from obil.serving.folds import folds_of_rows
     from obil.serving.holdout import Holdout
@@ -42,6 +43,7 @@ def calibrate(
     tables.require_folder_to_write(written)
     rows = tables.read_labelled(labelled, fitted, target)
     n_rows, weights = len(rows.labels), np.ones(len(rows.labels))
+    beside = kept_beside(model)
     scores = fitted.scores(rows.rows)  # (n, K) that decide
     method = calibration or fitted.calibration
     slope_sd = SLOPE_SD if fitted.scores_probabilities else None
@@ -54,7 +56,7 @@ def calibrate(
     score_map, choice = fit_evidence_map(seen, rows.labels, weights, calibrator=same, **known)
     before = fitted.evidence or Evidence(score_map, seen)
     evidence = replace(before, calibrator=score_map, scores=seen, choice=choice)  # the folds and their tolerance stay
-    save(fitted.recalibrated(calibrator, held_out, calibration=method, evidence=evidence), written)
+    save(fitted.recalibrated(calibrator, held_out, calibration=method, evidence=evidence), written, beside=beside)
 
     maps = {"before": tables.linear_map(fitted.calibrator), "after": tables.linear_map(calibrator)}
     if as_json:

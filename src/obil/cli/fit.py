@@ -52,6 +52,7 @@ def fit(
 ) -> None:
     """Fit a model on a labelled table, calibrate it on rows it has not seen, and save it."""
     from obil.cli.table_notes import note_if_balanced, notes_on_table
+    from obil.cli.training_table import FILE, TrainingTable
     from obil.datasets.times import as_times
     from obil.errors import InvalidInputError
     from obil.estimators.named_models import OBIL
@@ -108,7 +109,8 @@ def fit(
                 )
             fitted = replace(fitted, model=fitted.model.with_advice(replayed.recommendation.advice))
     is_new = not (out / MANIFEST).is_file()
-    save(fitted.model, out)
+    table = TrainingTable.of(features, fitted.model.encoder) if fitted.model.encoder is not None else None
+    save(fitted.model, out, beside=None if table is None else {FILE: table.to_bytes()})
     summary = _summary(fitted, out=out, calibration=calibration, n_unlabelled=n_unlabelled)
     if not is_new:
         summary["notes"].append(f"replaced the model that was in {out}")

@@ -22,12 +22,14 @@ def report(
 ) -> None:
     """Write one HTML page: the gate's verdict, calibration, and operating points across priors."""
     # imported here so that `obil --help` pays for none of it
+    from obil.cli.training_table import warn_of_seen_rows
     from obil.evaluation.report import write_report
 
     tables.require_file_to_write(out, unlike=holdout)
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
     fitted = tables.load_model(model, trust)
     rows = tables.read_labelled(holdout, fitted, target)
+    warn_of_seen_rows(fitted, model, rows.rows, len(rows.labels), holdout)
     with working(f"Judging {len(rows.labels):,} rows..."):
         found = write_report(fitted, rows.rows, fitted.classes_[rows.labels], out, policy=rule)
     if rows.n_unlabelled:

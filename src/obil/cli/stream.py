@@ -108,6 +108,7 @@ def stream(
     from obil.cli.left_out import left_out_by
     from obil.cli.stream_run import StreamRun
     from obil.cli.table_notes import warn_if_balanced
+    from obil.cli.training_table import TrainingTable
     from obil.cli.unusual_rows import UnusualRows
     from obil.serving.files import MANIFEST
 
@@ -131,7 +132,7 @@ def stream(
     json_in = _is_json(data, format_)
     json_out = _is_json(out, None) if to_file else json_in
     log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept), json_lines=json_out)
-    saved = streams.read()
+    saved, known = streams.read(), TrainingTable.read(model)
     run = StreamRun(
         streams=streams,
         log=log,
@@ -140,7 +141,7 @@ def stream(
         id_column=id_column,
         labels=labels,
         json_lines=json_in,
-        unusual=None if fitted.encoder is None else UnusualRows(fitted.encoder.columns),
+        unusual=None if fitted.encoder is None else UnusualRows(fitted.encoder.columns, known.limits if known else {}),
         horizon=horizon,
         fingerprint=digest((model / MANIFEST).read_bytes()),
         keep=kept,

@@ -22,10 +22,12 @@ def verify(
 ) -> None:
     """Judge calibration on held-out rows; exit code 1 when the deployment gate refuses the model."""
     from obil.cli.table_notes import warn_if_balanced
+    from obil.cli.training_table import warn_of_seen_rows
     from obil.evaluation.verify import verify as verified
 
     fitted = tables.load_model(model, trust)
     rows = tables.read_labelled(holdout, fitted, target)
+    warn_of_seen_rows(fitted, model, rows.rows, len(rows.labels), holdout)
     with working(f"Judging {len(rows.labels):,} rows..."):
         found = verified(fitted, rows.rows, fitted.classes_[rows.labels])
     warn_if_balanced(fitted.prior_)
