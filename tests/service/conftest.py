@@ -22,7 +22,7 @@ import obil
 from obil.estimators.table_fit import fit_table
 from obil.service.http.app import create_app
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.api_keys import make_key
+from obil.service.storage.api_keys import SCOPES, make_key
 from obil.serving.ratio_model import RatioModel
 from tests.service.keys_in_memory import KeysInMemory
 from tests.service.streams_in_memory import StreamsInMemory
@@ -119,7 +119,7 @@ def make_served(make_streams: Callable[[], Any]) -> Callable[..., Served]:
     def serve(**settings: Any) -> Served:
         streams = make_streams()
         store, keys = KeysInMemory(), {}
-        for scope in ("decide", "label", "read", "admin"):
+        for scope in SCOPES:
             keys[scope], record = make_key(f"{scope} key", [scope], now=NOW)
             store.add_key(record)
         keys["expired"], record = make_key("old", ["decide"], now=1.0, expires=2.0)
@@ -136,7 +136,7 @@ def make_served(make_streams: Callable[[], Any]) -> Callable[..., Served]:
 @pytest.fixture
 def served(make_served: Any) -> Served:
     """Serve on loopback, without keys, with one stream of one decision."""
-    served = make_served(max_rows=1_000, max_body_bytes=200_000)
+    served = make_served(max_rows=1_000, max_body_bytes=200_000, upload_bytes=1_000_000)
     answer = served.client.post("/v1/streams/shop/decisions", json={"row": ROW, "id": "first"})
     assert answer.status_code == 200, answer.text
     return served
@@ -145,7 +145,7 @@ def served(make_served: Any) -> Served:
 @pytest.fixture
 def locked(make_served: Any) -> Served:
     """Serve with keys required, with one stream of one decision."""
-    served = make_served(require_keys=True, max_rows=1_000, max_body_bytes=200_000)
+    served = make_served(require_keys=True, max_rows=1_000, max_body_bytes=200_000, upload_bytes=1_000_000)
     key = {"authorization": f"Bearer {served.keys['decide']}"}
     answer = served.client.post("/v1/streams/shop/decisions", json={"row": ROW, "id": "first"}, headers=key)
     assert answer.status_code == 200, answer.text

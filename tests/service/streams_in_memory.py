@@ -34,6 +34,7 @@ from obil.service.streams.operations import Decided, Label, Rows, Sender, Stream
 from obil.service.streams.stream_log import LoggedDecision, LoggedEvent, LoggedPage
 from obil.serving.ratio_model import RatioModel
 from obil.trackers import BayesBank
+from tests.service.models_in_memory import ModelsInMemory
 
 
 class _Stream:
@@ -59,6 +60,7 @@ class StreamsInMemory:
     def __init__(self, model: RatioModel) -> None:
         self._model = model
         self._streams: dict[str, _Stream] = {}
+        self.models = ModelsInMemory(self.model_card)
         self.n_live = self.n_waiting = 0
         self.lost = False  # whether to act as a store that is gone
 

@@ -31,7 +31,7 @@ _SECONDS_A_DAY = 86_400.0
 def add(
     name: Annotated[str, typer.Argument(help="Who will hold the key; stands in logs and in the audit.")],
     scope: Annotated[
-        list[str], typer.Option("--scope", help="decide, label, read or admin; may be given more than once.")
+        list[str], typer.Option("--scope", help="decide, label, read, admin, upload or activate; may be repeated.")
     ],
     days: Annotated[
         float | None, typer.Option("--days", min=0.001, help="Days until it expires; never if not given.")

@@ -251,6 +251,35 @@ class ModelCard:
     reliability: Sequence[Mapping[str, float]]  # bins of the reliability diagram
 
 
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """One version of the model."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    version: str
+    source: str
+    """"folder" (of the service) or "upload"."""
+    added: datetime | None
+    by: str
+    """Who added it."""
+    activated: datetime | None
+    """When it became active last; null if it never was, or if that was not written down."""
+    activated_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersions:
+    """All versions of the model, the newest first."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    models: Sequence[ModelVersion]
+    active: str
+    previous: str | None
+    """The one that a rollback activates."""
+
+
 _NESTED: dict[str, type] = {
     "decisions": Decision,
     "changes": SettingsChange,
@@ -258,6 +287,7 @@ _NESTED: dict[str, type] = {
     "streams": StreamSummary,
     "entries": LogEntry,
     "true_labels": TrueLabel,
+    "models": ModelVersion,
 }
 
 
@@ -269,7 +299,7 @@ def read(kind: type[Record], record: Mapping[str, Any]) -> Record:
     """
     values = {item.name: record[item.name] for item in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
     for name, value in values.items():
-        if name in ("at", "created", "updated", "last_row", "alarm_since"):
+        if name in ("at", "created", "updated", "last_row", "alarm_since", "added", "activated"):
             values[name] = None if value is None else datetime.fromisoformat(value)
         elif name == "decision":
             values[name] = read(Decision, value)

@@ -45,6 +45,10 @@ class WrongScopeError(RefusedError, status=403, code="wrong_scope"):
         self.caller = caller  # for the log
 
 
+class UploadsOffError(RefusedError, status=403, code="uploads_off"):
+    """The service takes no models over HTTP."""
+
+
 class ForeignHostError(RefusedError, status=403, code="foreign_host"):
     """The Host or the Origin of the request is not this service's."""
 
@@ -58,7 +62,7 @@ class UnknownDecisionError(RefusedError, status=404, code="unknown_decision"):
 
 
 class UnknownModelError(RefusedError, status=404, code="unknown_model"):
-    """The service has no model of this name."""
+    """The service has no model of this name or version."""
 
 
 class TooSlowError(RefusedError, status=408, code="too_slow"):
@@ -86,7 +90,7 @@ class ErasedError(RefusedError, status=410, code="erased"):
 
 
 class ModelRefusedError(RefusedError, status=409, code="model_refused"):
-    """The deployment gate refuses the new model, or it does not fit the streams."""
+    """The deployment gate refuses the model, it cannot be loaded, or it does not fit the streams."""
 
 
 class TooManyRequestsError(RefusedError, status=429, code="too_many_requests"):

@@ -45,6 +45,9 @@ class ServiceSettings(BaseSettings):
     response_seconds: float = Field(default=30.0, gt=0.0)  # for a client to resume reading its response
     max_subscribers: int = Field(default=64, ge=1)  # open event streams
 
+    upload_bytes: int | None = Field(default=None, ge=1)  # of a model that is uploaded; None: none can be
+    upload_seconds: float = Field(default=120.0, gt=0.0)  # for it to arrive
+
     store: str = "sqlite:///obil.db"
     secret_file: Path | None = None  # of the store's digests; None: beside an SQLite file, or obil.secret
     store_inputs: bool = False  # store raw features beside the log ratios

@@ -17,7 +17,7 @@ from obil.service.json_logs import set_up_json_logs
 from obil.service.records import StreamPage
 from obil.service.refusals import BusyError, NoKeyError, TooManyRequestsError
 from obil.service.service_settings import ServiceSettings
-from obil.service.storage.api_keys import make_key
+from obil.service.storage.api_keys import SCOPES, make_key
 from tests.service.conftest import BASE_URL, ROW, Served
 from tests.service.keys_in_memory import KeysInMemory
 
@@ -157,6 +157,9 @@ def test_refuses_a_request_without_a_host() -> None:
             check.require(hosts, [])
 
 
+NO_VERSION = "0123456789abcdef"
+
+
 @pytest.mark.parametrize(
     ("scope", "method", "path", "status"),
     [
@@ -169,6 +172,12 @@ def test_refuses_a_request_without_a_host() -> None:
         ("admin", "POST", "/v1/streams/shop/monitor/restart", 200),
         ("admin", "POST", "/v1/model/reload", 200),
         ("admin", "DELETE", "/v1/streams/shop", 204),
+        ("read", "GET", "/v1/models", 200),
+        ("read", "GET", f"/v1/models/{NO_VERSION}", 404),
+        ("upload", "POST", "/v1/models", 415),
+        ("upload", "DELETE", f"/v1/models/{NO_VERSION}", 404),
+        ("activate", "POST", f"/v1/models/{NO_VERSION}/activate", 404),
+        ("activate", "POST", "/v1/model/rollback", 404),
     ],
 )
 def test_each_scope_opens_its_routes_and_no_other(
@@ -176,7 +185,7 @@ def test_each_scope_opens_its_routes_and_no_other(
 ) -> None:
     bodies = {"decide": {"row": ROW}, "label": {"id": "first", "label": 1}}
     request = {"json": bodies[scope]} if scope in bodies else {}
-    for other in {"decide", "label", "read", "admin"} - {scope}:
+    for other in set(SCOPES) - {scope}:
         headers = {"authorization": f"Bearer {locked.keys[other]}"}
         assert locked.client.request(method, path, headers=headers, **request).status_code == 403
     headers = {"authorization": f"Bearer {locked.keys[scope]}"}

@@ -33,6 +33,9 @@ def url(server: PostgresServer | None, tmp_path: Path) -> str:
     return str(tmp_path / "streams.db") if server is None else server.new_database()
 
 
+PRESENT = 1 + len(migrations.STEPS)
+
+
 def add_stream(store: Store, name: str) -> None:
     store.open_secret()
     with store.writing() as session:
@@ -41,18 +44,18 @@ def add_stream(store: Store, name: str) -> None:
 
 def test_a_new_store_has_the_present_format(url: str) -> None:
     store = open_test_store(url)
-    assert store.meta("format") == "1"
+    assert store.meta("format") == str(PRESENT)
     store.close()
 
 
-def test_a_store_of_format_1_is_brought_to_a_next_format_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_brought_to_a_next_format_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_test_store(url)
     add_stream(store, "shop")
     store.close()
-    monkeypatch.setattr(migrations, "STEPS", (NEXT_STEP,))
+    monkeypatch.setattr(migrations, "STEPS", (*migrations.STEPS, NEXT_STEP))
     for _ in range(2):
         store = open_test_store(url)
-        assert store.meta("format") == "2"
+        assert store.meta("format") == str(PRESENT + 1)
         assert store._read("SELECT name, owner FROM streams") == [("shop", "nobody")]
         assert store._read("SELECT name FROM owners") == [("nobody",)]
         add_stream(store, "shop")  # what is written does not depend on how the store came to its format
@@ -62,11 +65,12 @@ def test_a_store_of_format_1_is_brought_to_a_next_format_once(url: str, monkeypa
 def test_steps_are_taken_in_order_from_the_format_of_the_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_test_store(url).close()
     rename = ("ALTER TABLE owners RENAME TO holders",)
+    present = migrations.STEPS
     for steps in ((NEXT_STEP,), (NEXT_STEP, rename)):
-        monkeypatch.setattr(migrations, "STEPS", steps)
+        monkeypatch.setattr(migrations, "STEPS", present + steps)
         open_test_store(url).close()
     store = open_test_store(url)
-    assert store.meta("format") == "3"
+    assert store.meta("format") == str(PRESENT + 2)
     assert store._read("SELECT name FROM holders") == []
     store.close()
 
@@ -76,22 +80,36 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(url: str, monkeypatch: pyt
     add_stream(store, "shop")
     store.close()
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "STEPS", ((*NEXT_STEP, "INSERT INTO nowhere (name) VALUES (1)"),))
+        failing = (*NEXT_STEP, "INSERT INTO nowhere (name) VALUES (1)")
+        patch.setattr(migrations, "STEPS", (*migrations.STEPS, failing))
         with pytest.raises(NotStoredError, match="nowhere"):
             open_test_store(url)
     store = open_test_store(url)
-    assert store.meta("format") == "1"
+    assert store.meta("format") == str(PRESENT)
     assert store.stream("shop") is not None
     with pytest.raises(NotStoredError, match="owners"):
         store._read("SELECT * FROM owners")
     store.close()
 
 
-@pytest.mark.parametrize("text", ["0", "2", "x", ""])
+@pytest.mark.parametrize("text", ["0", str(PRESENT + 1), "x", ""])
 def test_a_store_of_another_format_is_refused_and_not_changed(url: str, text: str) -> None:
     store = open_test_store(url)
     with store.writing() as session:
         session.set_meta("format", text)
     store.close()
-    with pytest.raises(InvalidInputError, match="this version reads formats up to 1"):
+    with pytest.raises(InvalidInputError, match=f"this version reads formats up to {PRESENT}"):
         open_test_store(url)
+
+
+def test_the_models_of_a_store_of_format_1_stay_and_cannot_be_deleted(url: str) -> None:
+    store = open_test_store(url)
+    with store.writing() as session:
+        session.add_model("m", {"a": b"1", "b": b"2"}, source="folder", at=1.0, by="service")
+        session._run("DROP TABLE models")
+        session.set_meta("format", "1")
+    store.close()
+    store = open_test_store(url)
+    assert store.models() == [("m", "folder", None, "service", 0.0, None)]
+    assert store.model_files("m") == {"a": b"1", "b": b"2"}
+    store.close()

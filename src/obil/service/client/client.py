@@ -1,8 +1,12 @@
 """Call the service from Python with the standard library alone: typed records, retries that count once."""
 
+import io
+import os
 import secrets
+import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -64,13 +68,35 @@ class Client:
             if after is None:
                 return
 
-    def model(self) -> records.ModelCard:
-        """Return the current model."""
-        return self._connection.record(records.ModelCard, "GET", "/v1/model")
+    def model(self, version: str | None = None) -> records.ModelCard:
+        """Return the active model, or one version of it."""
+        path = "/v1/model" if version is None else _path_of(version)
+        return self._connection.record(records.ModelCard, "GET", path)
 
     def reload_model(self) -> records.ModelCard:
-        """Make the service read its model folder again."""
+        """Make the service read its model folder again, and activate it."""
         return self._connection.record(records.ModelCard, "POST", "/v1/model/reload")
+
+    def models(self) -> records.ModelVersions:
+        """Return all versions of the model, the newest first."""
+        return self._connection.record(records.ModelVersions, "GET", "/v1/models")
+
+    def upload_model(self, folder: str | os.PathLike[str]) -> records.ModelCard:
+        """Upload a model folder that `obil.save` wrote, without activating it; a large one needs a longer timeout."""
+        tar = _tar_of(Path(folder))
+        return self._connection.record(records.ModelCard, "POST", "/v1/models", tar=tar, repeatable=False)
+
+    def activate_model(self, version: str) -> records.ModelCard:
+        """Have all streams score with a version from their next row on."""
+        return self._connection.record(records.ModelCard, "POST", f"{_path_of(version)}/activate")
+
+    def roll_back_model(self) -> records.ModelCard:
+        """Activate the version that was active before; done twice, nothing has changed."""
+        return self._connection.record(records.ModelCard, "POST", "/v1/model/rollback", repeatable=False)
+
+    def delete_model(self, version: str) -> None:
+        """Delete an uploaded version that was never active."""
+        self._connection.request("DELETE", _path_of(version), repeatable=False)
 
 
 class StreamClient:
@@ -199,6 +225,19 @@ def _as_many(rows: Any) -> list[Any]:
         raise InvalidInputError(f"rows must be one row or some (a DataFrame: frame.to_dict('records')), got {kind}")
     is_row = hasattr(plain[0], "__len__") and not isinstance(plain[0], str)  # of all cells, only strings have a length
     return list(plain) if is_row else [plain]
+
+
+def _path_of(version: str) -> str:
+    return f"/v1/models/{quote(version, safe='')}"
+
+
+def _tar_of(folder: Path) -> bytes:
+    """Return the files of a model folder as the service takes them."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name, recursive=False)
+    return archive.getvalue()
 
 
 def _seconds(time: float | datetime | None) -> float | None:

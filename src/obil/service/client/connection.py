@@ -83,11 +83,14 @@ class ServiceConnection:
         query: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         repeatable: bool = True,
+        tar: bytes | None = None,
     ) -> Any:
         """Return the decoded response; a `repeatable` request may be sent again if its response was lost."""
         headers, content = dict(self._headers), None
         if body is not None:
             headers["Content-Type"], content = "application/json", _as_json(body)
+        if tar is not None:
+            headers["Content-Type"], content = "application/x-tar", tar
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         given = {name: value for name, value in (query or {}).items() if value is not None}

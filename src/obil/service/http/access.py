@@ -1,6 +1,7 @@
 """Decide who may send a request: by the service's own host names, by an API key, and by the scope it has."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 
@@ -11,6 +12,13 @@ from obil.service.storage.store import Store
 ANONYMOUS = "anonymous"
 UNKNOWN_KEY_SECONDS = 0.5  # between two looks into the store for keys that are not known yet
 _MAX_CACHED_HOSTS = 1_000
+# each group is named after the scope that its requests need
+_SCOPES = re.compile(
+    "(?P<decide>POST (?:/v1/streams/.*/decisions|/v2/models/.*/infer))"
+    "|(?P<label>POST /v1/streams/.*/(?:labels|notes))"
+    "|(?P<upload>POST /v1/models|DELETE /v1/models/.*)"
+    "|(?P<activate>POST /v1/model/rollback|POST /v1/models/.*/activate)"
+)
 _PUBLIC = frozenset({"/", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/favicon.ico"})
 
 
@@ -21,14 +29,12 @@ def needed_scope(method: str, path: str) -> str | None:
     ('decide', None)
     >>> needed_scope("DELETE", "/v1/streams/shop")
     'admin'
+    >>> needed_scope("POST", "/v1/models"), needed_scope("POST", "/v1/models/0123456789abcdef/activate")
+    ('upload', 'activate')
     """
-    if method == "POST" and path.startswith("/v1/streams/"):
-        if path.endswith("/decisions"):
-            return "decide"
-        if path.endswith(("/labels", "/notes")):
-            return "label"
-    if method == "POST" and path.startswith("/v2/models/") and path.endswith("/infer"):
-        return "decide"
+    own = _SCOPES.fullmatch(f"{method} {path}")
+    if own is not None:
+        return own.lastgroup
     if method in ("GET", "HEAD"):
         return None if path in _PUBLIC or path.startswith("/static/") else "read"
     return "admin"

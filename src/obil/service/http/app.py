@@ -20,19 +20,19 @@ from obil.service.http.in_progress import InProgress
 from obil.service.http.inference_routes import inference_routes
 from obil.service.http.log_routes import log_routes
 from obil.service.http.metrics import ServiceMetrics
+from obil.service.http.model_routes import model_routes
 from obil.service.http.openapi import described, request_schemas
 from obil.service.http.problems import install_error_responses
-from obil.service.http.request_bodies import sender_of
 from obil.service.http.responses import json_response
 from obil.service.http.stream_routes import stream_routes
 from obil.service.http.streams_now import StreamsReader
-from obil.service.records import ModelCard
 from obil.service.refusals import NotStoredError, RefusedError
 from obil.service.service_settings import ServiceSettings
 from obil.service.storage.store import Store
 from obil.service.streams.stream_hub import StreamHub
 from obil.service.tracing import open_tracing
 
+MOST_ARRIVING = 4  # models at the same time
 BUSIEST = ("/v1/streams/{stream}/decisions", "/v1/streams/{stream}/labels")
 _ABOUT = (
     "Decisions that stay right when the class prior changes (label shift). Each stream tracks its own prior; "
@@ -66,6 +66,10 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
         seconds=settings.body_seconds,
         most=settings.max_requests,
     )
+    uploads = None
+    if settings.upload_bytes:  # apart from other bodies, which are small beside a model
+        most = {"max_bytes": settings.upload_bytes, "memory_bytes": settings.upload_bytes, "most": MOST_ARRIVING}
+        uploads = Bodies(seconds=settings.upload_seconds, **most)
     in_progress = InProgress(most=settings.max_requests, most_per_key=settings.max_requests_per_key)
     metrics.gauge("obil_requests_in_progress", "Requests that are being answered.", lambda: in_progress.total)
     metrics.gauge("obil_body_bytes", "Bytes of the large bodies in progress.", lambda: bodies.held_bytes)
@@ -86,7 +90,8 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
     app.state.obil = app_state  # the server sets `stopping`
     install_error_responses(app)
     routers = [
-        make(app_state) for make in (decision_routes, log_routes, stream_routes, inference_routes, service_routes)
+        make(app_state)
+        for make in (decision_routes, log_routes, stream_routes, inference_routes, model_routes, service_routes)
     ]
     for router in (*routers, page_routes()):
         app.include_router(router)
@@ -97,6 +102,7 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
         authentication=Authentication(keys, required=settings.needs_keys, cache_seconds=settings.key_cache_seconds),
         metrics=metrics,
         bodies=bodies,
+        uploads=uploads,
         in_progress=in_progress,
         fast_path=FastPath(routers, BUSIEST),
         tracing=tracing,
@@ -123,23 +129,10 @@ def _document(app: FastAPI, streams: StreamHub, *, needs_keys: bool) -> None:
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI documents it
 
 
-def _card(*refused: int) -> dict[int | str, dict[str, Any]]:
-    about = "The model card: version, classes, columns, the deployment gate's verdict, reliability diagram."
-    return described(ModelCard, *refused, description=about)
-
-
 def service_routes(app_state: AppState) -> APIRouter:
     """Return the routes about the service itself."""
     router = APIRouter(default_response_class=Response)
     reader = StreamsReader(app_state.streams, app_state.metrics)
-
-    @router.get("/v1/model", summary="Show the model", tags=["model"], responses=_card())
-    async def card() -> Response:
-        return json_response(app_state.streams.model_card)
-
-    @router.post("/v1/model/reload", summary="Read the model folder again", tags=["model"], responses=_card(409))
-    async def reload(request: Request) -> Response:
-        return json_response(await app_state.streams.reload_model(sender_of(request)))
 
     @router.get("/healthz", summary="Is the process alive?", tags=["health"], responses=_HEALTH)
     async def live() -> Response:

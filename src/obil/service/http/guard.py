@@ -28,6 +28,7 @@ from obil.service.refusals import MalformedError, RefusedError, UnsupportedTypeE
 from obil.service.streams.operations import as_stream_name
 from obil.service.tracing import Tracing
 
+UPLOAD = "POST", "/v1/models"  # whose bodies have limits of their own
 CALLER = "obil.caller"  # its key in the scope of a request
 TRACE = "obil.trace"  # there: the trace that a request belongs to, or None
 STILL_ALLOWED = "obil.still_allowed"  # awaited by long responses: refuses a key that was revoked meanwhile
@@ -87,6 +88,7 @@ class Guard:
         metrics: ServiceMetrics,
         bodies: Bodies,
         in_progress: InProgress,
+        uploads: Bodies | None = None,
         fast_path: FastPath | None = None,
         tracing: Tracing | None = None,
     ) -> None:
@@ -94,6 +96,7 @@ class Guard:
         self._fast_path = FastPath((), ()) if fast_path is None else fast_path
         self._app, self._hosts, self._authentication, self._metrics = app, hosts, authentication, metrics
         self._bodies, self._in_progress = bodies, in_progress
+        self._uploads = bodies if uploads is None else uploads
         self._cheap_lines = Throttle(_CHEAP_LINES)
         self._prefix, self._numbers = os.urandom(6).hex(), count(1)  # an id of its own for each request, cheaply
 
@@ -113,6 +116,7 @@ class Guard:
         trace = scope[TRACE] = trace if span is None else span.context
         security = _API_HEADERS if scope["path"].startswith(("/v1/", "/v2/")) else _PAGE_HEADERS
         status, caller, held = 0, ANONYMOUS, 0
+        bodies = self._uploads if (scope["method"], scope["path"]) == UPLOAD else self._bodies
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -130,7 +134,7 @@ class Guard:
             caller = scope[CALLER] = await self._authentication.caller(headers.authorization, needed)
             if headers.length is not None or headers.chunked:
                 # in chunks it may have any size, whatever Content-Length says
-                body = await self._bodies.read(receive, None if headers.chunked else headers.length)
+                body = await bodies.read(receive, None if headers.chunked else headers.length)
                 held, receive = body.held, _again(body.content, receive)
             if _is_uncounted(scope["method"], scope["path"]):
                 scope[STILL_ALLOWED] = partial(self._authentication.caller, headers.authorization, needed)
@@ -154,7 +158,7 @@ class Guard:
             if not status:
                 await refusal(scope, error)(scope, receive, send_guarded)
         finally:
-            self._bodies.release(held)
+            bodies.release(held)
             self._record(scope, status, perf_counter() - started, caller, request_id)
             if self._tracing is not None and span is not None:
                 self._tracing.end(span, scope["method"], _route_of(scope), status, scope.get(ERROR_CODE))

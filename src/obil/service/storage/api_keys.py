@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from obil.errors import InvalidInputError
 
-SCOPES = ("decide", "label", "read", "admin")
+SCOPES = ("decide", "label", "read", "admin", "upload", "activate")
 PREFIX = "obil"
 LONGEST_NAME = 128
 _LONGEST_KEY = 256

@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 
 from obil.errors import InvalidInputError
-from obil.service.storage.tables import META, TABLES, Run
+from obil.service.storage.tables import META, MODELS, TABLES, Run
 
 # STEPS[0] are the statements from format 1 to format 2, and so on; the types in {} are those of `tables`
-STEPS: tuple[tuple[str, ...], ...] = ()
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        MODELS,
+        "INSERT INTO models (version, source, added_by, activated) "
+        "SELECT DISTINCT version, 'folder', 'service', 0 FROM model_files",
+    ),
+)
 
 
 def set_up(run: Run, types: Mapping[str, str]) -> None:

@@ -17,7 +17,16 @@ from obil.service.storage.database import Database, SqliteDatabase
 from obil.service.storage.digests import Digests, create_secret, read_secret
 from obil.service.storage.stored_event import StoredEvent
 from obil.service.storage.tables import AUDITED, NEVER_PRUNED
-from obil.service.storage.writing import POINT_COLUMNS, STREAM_COLUMNS, Point, StreamRow, Writing, events_where
+from obil.service.storage.writing import (
+    POINT_COLUMNS,
+    STREAM_COLUMNS,
+    ModelRow,
+    Point,
+    StreamRow,
+    Writing,
+    events_where,
+    models_of,
+)
 
 KEY_COLUMNS = "id, name, hash, scopes, created, expires, revoked"
 PROBE_BYTES = 10_000  # more than a page of either database: where a page is full, a few bytes may still fit
@@ -143,6 +152,10 @@ class Store:
         """Return the files of a model; none if it was never stored."""
         found = self._read("SELECT name, content FROM model_files WHERE version = ?", (version,))
         return {name: bytes(content) for name, content in found}
+
+    def models(self) -> list[ModelRow]:
+        """Return all versions of the model, the oldest first."""
+        return models_of(self._read)
 
     def add_key(self, record: KeyRecord) -> None:
         """Store a new API key."""

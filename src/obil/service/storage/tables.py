@@ -10,7 +10,12 @@ AUDITED = "kind NOT IN ('decided', 'labelled', 'created')"  # in the index and i
 
 # the types in {} differ between SQLite and PostgreSQL; a request waits for one row of `events` and one of `streams`
 META = "CREATE TABLE IF NOT EXISTS obil_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+MODELS = (  # a version that was active once is never deleted: the logs of streams need it
+    "CREATE TABLE models (version TEXT PRIMARY KEY, source TEXT NOT NULL, added {real}, added_by TEXT NOT NULL, "
+    "activated {real}, activated_by TEXT)"
+)
 TABLES = (
+    MODELS,
     "CREATE TABLE model_files (version TEXT NOT NULL, name TEXT NOT NULL, content {blob} NOT NULL, "
     "PRIMARY KEY (version, name))",
     "CREATE TABLE streams (id {serial}, name TEXT NOT NULL UNIQUE, created {real} NOT NULL, "

@@ -13,6 +13,7 @@ from obil.service.storage.tables import NEVER_PRUNED, Run
 SLICE = 500  # records that are erased at once, so that no request waits long
 SEGMENT_ROWS = 16_384  # few enough that their part of the index stays in memory, many enough that segments are few
 INSERTED_TOGETHER = 200
+FROM_FOLDER, UPLOADED = "folder", "upload"
 
 
 class StreamRow(NamedTuple):
@@ -37,6 +38,17 @@ class Snapshot(NamedTuple):
     seq: int
     model: str  # the version it was packed with
     state: bytes
+
+
+class ModelRow(NamedTuple):
+    """A version of the model: where it came from, and when it became active last."""
+
+    version: str
+    source: str  # FROM_FOLDER or UPLOADED
+    added: float | None  # None: before this was written down
+    added_by: str
+    activated: float | None
+    activated_by: str | None
 
 
 class Point(NamedTuple):
@@ -239,13 +251,32 @@ class Writing:
         found = self._run("SELECT value FROM obil_meta WHERE name = ?", (name,))
         return str(found[0][0]) if found else None
 
-    def add_model(self, version: str, files: Mapping[str, bytes]) -> None:
+    def add_model(self, version: str, files: Mapping[str, bytes], *, source: str, at: float, by: str) -> None:
         """Store the files of a model, so that every process and every restart has them."""
         for name, content in files.items():
             self._run(
                 "INSERT INTO model_files (version, name, content) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
                 (version, name, content),
             )
+        self._run(
+            "INSERT INTO models (version, source, added, added_by) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (version, source, at, by),
+        )
+        if source == FROM_FOLDER:  # who put it there vouches for it, also where it had been uploaded before
+            self._run("UPDATE models SET source = ? WHERE version = ?", (source, version))
+
+    def models(self) -> list[ModelRow]:
+        """Return all versions of the model, the oldest first."""
+        return models_of(self._run)
+
+    def activate_model(self, version: str, at: float, by: str) -> None:
+        """Write down that a version is active from now on."""
+        self._run("UPDATE models SET activated = ?, activated_by = ? WHERE version = ?", (at, by, version))
+
+    def remove_model(self, version: str) -> None:
+        """Erase the files of a version."""
+        for table in ("model_files", "models"):
+            self._run(f"DELETE FROM {table} WHERE version = ?", (version,))
 
     def prune(self, before: float) -> int:
         """Erase some of the old events that a snapshot covers, or else some old points; return how many."""
@@ -285,3 +316,9 @@ def events_where(run: Run, condition: str, *values: Any) -> list[StoredEvent]:
         )
         for one in found
     ]
+
+
+def models_of(run: Run) -> list[ModelRow]:
+    """Return all versions of the model, the oldest first."""
+    columns = ", ".join(ModelRow._fields)
+    return [ModelRow(*row) for row in run(f"SELECT {columns} FROM models ORDER BY COALESCE(added, 0), version")]

@@ -21,6 +21,7 @@ from obil.service.streams.erasure import erase_deleted, erase_old, erase_rows
 from obil.service.streams.group_commit import GroupCommit
 from obil.service.streams.live_stream import LiveStream, StateCopy, summary_of_row
 from obil.service.streams.model_registry import CURRENT, MAX_LOADED, ModelRegistry
+from obil.service.streams.model_versions import ModelVersions
 from obil.service.streams.operations import Decided, Label, Rows, Sender, StreamSettings
 from obil.service.streams.replay import new_online, replay, resolved_settings
 from obil.service.streams.report_budget import ReportBudget
@@ -65,6 +66,9 @@ class StreamHub:
         self._templates: dict[str, bytes] = {}  # packed streams without rows, by version and settings
         new_online(self.model, self._default_settings)  # refuses wrong defaults at start
         self._probe = StoreProbe(store)
+        self.models = ModelVersions(
+            registry, follow=self.follow_model, new_online=lambda: new_online(self.model, self._default_settings)
+        )
         self._writer = GroupCommit(store, self._open, max_streams=max_streams, idle_seconds=idle_seconds)
 
     @property
@@ -218,9 +222,11 @@ class StreamHub:
         return [summary_of_row(row) for row in rows if row is not None and row.seq != seq[row.name]]
 
     async def reload_model(self, sender: Sender) -> records.ModelCard:
-        """Read the model folder again; refuse a model that the deployment gate refuses."""
+        """Read the model folder again and activate it; refuse a model that the deployment gate refuses."""
         try:
-            version = self._version = await asyncio.to_thread(self._registry.take_from_folder)
+            version = self._version = await asyncio.to_thread(
+                partial(self._registry.take_from_folder, by=sender.by, again=True)
+            )
         except RefusedError:  # by the gate, or by a store that is unavailable
             raise
         except (ObilError, OSError) as error:
@@ -228,11 +234,11 @@ class StreamHub:
         return self._registry.card(version)
 
     def follow_model(self) -> None:
-        """Take over the version that another process has reloaded, so that rows are read by its columns."""
-        current = self._registry.current_version()
-        if current is not None and current != self._version:
-            self._registry.get(current)
-            self._version = current
+        """Take over the version that is active in the store, so that rows are read by its columns."""
+        active = self._registry.active_version()
+        if active != self._version:
+            self._registry.get(active)
+            self._version = active
 
     async def ready(self) -> bool:
         """Return whether decisions can be made and stored."""
