@@ -30,6 +30,7 @@ from .online.fleet_level import FleetLevel as FleetLevel
 from .online.online_classifier import OnlineClassifier as OnlineClassifier
 from .online.online_fleet import OnlineFleet as OnlineFleet
 from .online.prediction_sets import PredictionSets as PredictionSets
+from .online.prevalence_from_judge import prevalence_from_judge as prevalence_from_judge
 from .online.reports.explain import ChangeReport as ChangeReport
 from .online.reports.performance_report import PerformanceReport as PerformanceReport
 from .online.segments import SegmentEstimates as SegmentEstimates
