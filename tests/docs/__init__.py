@@ -1,0 +1,1 @@
+"""Every code block of the pages runs."""
