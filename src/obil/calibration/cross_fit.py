@@ -1,6 +1,6 @@
 """Score every row with a model that has not seen it; folds keep groups together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -87,8 +87,9 @@ def cross_fit(
     *,
     classes: npt.NDArray[Any],
     n_jobs: int | None,
+    on_fit: Callable[[], None] | None = None,
 ) -> CrossFitted:
-    """Fit one model per fold, and score the rows that it has not seen."""
+    """Fit one model per fold, and score the rows that it has not seen; `on_fit` is called after each."""
 
     def one_fold(train: IntArray, unseen: IntArray) -> tuple[Any, FloatArray]:
         weight = None if sample_weight is None else sample_weight[train]
@@ -102,9 +103,13 @@ def cross_fit(
         return fitted, outputs_of(fitted, take_rows(X, unseen), classes)
 
     unseen = [np.concatenate([test, spare]) for (_, test), spare in zip(splits, spare_rows(splits), strict=True)]
-    results = Parallel(n_jobs=n_jobs)(
+    results = []
+    for result in Parallel(n_jobs=n_jobs, return_as="generator")(
         delayed(one_fold)(train, rows) for (train, _), rows in zip(splits, unseen, strict=True)
-    )
+    ):
+        results.append(result)
+        if on_fit is not None:
+            on_fit()
     held_out, places, second = held_out_once(splits, unseen)
     outputs = np.concatenate([outputs for _, outputs in results])
     return CrossFitted([fitted for fitted, _ in results], held_out, outputs[places], outputs[second])

@@ -1,7 +1,5 @@
 """Replay a labelled table in the order of time, to tell whether adapting would have helped."""
 
-import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +7,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, CostFalseNegative, CostFalsePositive, one_line_errors, print_json, stated_costs
-from obil.cli.progress import show_step, working
+from obil.cli.progress import Progress, show_step, shows_progress
 
 if TYPE_CHECKING:
     from obil.evaluation.backtest_advice import Replayed
@@ -41,6 +39,7 @@ def backtest(
         int, typer.Option("--seed", min=0, help="Seed of the folds, of the model and of which labels come.")
     ] = 0,
     out: Annotated[Path, typer.Option("--out", help="The plot to write, a PNG.")] = Path("backtest.png"),
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit on the earlier rows, replay the later ones, and report whether adapting would have helped.
@@ -52,7 +51,6 @@ def backtest(
     # imported here so that `obil --help` pays for none of it
     from obil.datasets.times import as_times
     from obil.errors import InvalidInputError
-    from obil.estimators.named_models import OBIL
     from obil.evaluation.prior_plots import draw_backtest
     from obil.evaluation.table_backtest import backtest_table
 
@@ -63,24 +61,22 @@ def backtest(
     costs = None if cost_fp is None and cost_fn is None else stated_costs(cost_fp, cost_fn)
     others = list(dict.fromkeys([time, *tables.names_of(drop)]))
     features, labels, n_unlabelled = tables.read_to_fit(data, target, others=others)
-    many = model == OBIL and sys.stderr.isatty()  # a bar of its members instead
-    with nullcontext() if many else working(f"Replaying {len(labels):,} rows with {model}..."):
-        found, notes = backtest_table(
-            features.drop(columns=others),
-            labels,
-            time=as_times(features[time]),
-            model=model,
-            positive=positive,
-            calibration=calibration,
-            costs=costs,
-            train_size=train_size,
-            label_rate=label_rate,
-            label_delay=label_delay,
-            random_state=seed,
-            verbose=many,
-            on_step=show_step,
-        )
-        tables.write_whole(out, lambda path: draw_backtest(found, path))
+    found, notes = backtest_table(
+        features.drop(columns=others),
+        labels,
+        time=as_times(features[time]),
+        model=model,
+        positive=positive,
+        calibration=calibration,
+        costs=costs,
+        train_size=train_size,
+        label_rate=label_rate,
+        label_delay=label_delay,
+        random_state=seed,
+        verbose=shows_progress(progress),
+        on_step=show_step,
+    )
+    tables.write_whole(out, lambda path: draw_backtest(found, path))
     if as_json:
         print_json({"unlabelled": n_unlabelled, **found.to_json(), "plot": str(out), "notes": list(notes)})
     else:

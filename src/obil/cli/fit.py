@@ -1,7 +1,5 @@
 """Fit a model on a labelled table and save it."""
 
-import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +8,7 @@ import typer
 
 from obil.cli import tables
 from obil.cli.common import AsJson, one_line_errors, print_json
-from obil.cli.progress import show_step, working
+from obil.cli.progress import Progress, show_step, shows_progress, working
 
 if TYPE_CHECKING:
     from obil.estimators.table_fit import TableFit
@@ -48,6 +46,7 @@ def fit(
         ),
     ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the folds and of the model.")] = 0,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model on a labelled table, calibrate it on rows it has not seen, and save it."""
@@ -55,7 +54,6 @@ def fit(
     from obil.cli.training_table import FILE, TrainingTable
     from obil.datasets.times import as_times
     from obil.errors import InvalidInputError
-    from obil.estimators.named_models import OBIL
     from obil.estimators.table_fit import as_groups, fit_score_column, fit_table
     from obil.serving.files import MANIFEST, save
 
@@ -80,7 +78,7 @@ def fit(
             features, labels, score, positive=positive, calibration=calibration, random_state=seed
         )
     else:
-        many = model == OBIL and sys.stderr.isatty()  # a bar of its members instead
+        verbose = shows_progress(progress)
         learned = features.drop(columns=list(set(no_features)))
         settings: dict[str, Any] = {
             "model": name,
@@ -89,24 +87,22 @@ def fit(
             "views": not no_views,
         }
         groups = None if group is None else as_groups(features[group])
-        with nullcontext() if many else working(f"Fitting {name} on {len(labels):,} rows..."):
-            fitted = fit_table(
-                learned,
-                labels,
-                **settings,
-                groups=groups,
-                time=times,
-                random_state=seed,
-                verbose=many,
-                on_step=show_step,
-            )
+        fitted = fit_table(
+            learned,
+            labels,
+            **settings,
+            groups=groups,
+            time=times,
+            random_state=seed,
+            verbose=verbose,
+            on_step=show_step,
+        )
         if backtest and times is not None:  # what is replayed is what will be deployed
             from obil.evaluation.table_backtest import backtest_table
 
-            with working(f"Replaying {len(labels):,} rows..."):
-                replayed, _ = backtest_table(
-                    learned, labels, **settings, time=times, random_state=seed, on_step=show_step
-                )
+            replayed, _ = backtest_table(
+                learned, labels, **settings, time=times, random_state=seed, verbose=verbose, on_step=show_step
+            )
             fitted = replace(fitted, model=fitted.model.with_advice(replayed.recommendation.advice))
     is_new = not (out / MANIFEST).is_file()
     table = TrainingTable.of(features, fitted.model.encoder) if fitted.model.encoder is not None else None

@@ -3,8 +3,18 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated
 
 import typer
+
+Progress = Annotated[
+    bool, typer.Option("--progress", help="Count fits and the time left in a log, too, and not on a terminal only.")
+]
+
+
+def shows_progress(stated: bool) -> bool:
+    """Return whether fits are counted on standard error."""
+    return stated or sys.stderr.isatty()
 
 
 @contextmanager

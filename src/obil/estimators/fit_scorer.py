@@ -1,6 +1,7 @@
 """Fit a classifier that scores, and its views, out-of-fold; then freeze them into arrays where that is possible."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -59,17 +60,18 @@ def fit_scorer(
     prior: FloatArray,
     n_jobs: int | None,
     refit: bool = False,
+    on_fit: Callable[[], None] | None = None,
 ) -> FittedScorer:
     """Fit a classifier per fold and score every row out-of-fold; without splits it is fitted already.
 
-    To `refit`, one more is fitted on all rows.
+    To `refit`, one more is fitted on all rows. `on_fit` is called after each fit.
     """
     if splits is None:
         outputs = outputs_of(estimator, X, classes)
         rows, none = np.arange(len(labels)), np.empty(0, dtype=np.int64)
         crossed = CrossFitted([estimator], HeldOutRows(rows, 0 * rows, none, none), outputs, outputs[:0])
     else:
-        crossed = cross_fit(estimator, X, labels, weights, splits, classes=classes, n_jobs=n_jobs)
+        crossed = cross_fit(estimator, X, labels, weights, splits, classes=classes, n_jobs=n_jobs, on_fit=on_fit)
     fitted, held_out, outputs, second = crossed
     method = score_method(fitted[0])
     floor = floor_of(np.concatenate([outputs, second])) if method == "predict_proba" else 0.0
@@ -84,6 +86,8 @@ def fit_scorer(
     refitted = None
     if refit:
         refitted = EstimatorScorer(fit_estimator(estimator, X, labels, weights), method, prior, floor, width)
+        if on_fit is not None:
+            on_fit()
     return FittedScorer(
         scorers[0] if len(scorers) == 1 else FoldScorer(tuple(scorers)), method, scores, held_out, pairs, refitted
     )
@@ -97,10 +101,11 @@ def fit_views(
     *,
     random_state: int | None,
     n_jobs: int | None,
+    on_fit: Callable[[], None] | None = None,
 ) -> tuple[View, ...]:
     """Fit a small booster on each half of two random halvings of the features, out-of-fold on the same splits.
 
-    There are no views of rows that are sparse, of one feature, or no table.
+    `on_fit` is called after each fit. There are no views of rows that are sparse, of one feature, or no table.
     """
     table = X if hasattr(X, "shape") else np.asarray(X)
     if issparse(table) or len(table.shape) != 2 or not splits:
@@ -115,8 +120,9 @@ def fit_views(
         columns = columns_of(table, features)
         try:
             fitted = fit_scorer(
-                _view_estimator(columns), columns, numbers, given, splits, classes=classes, prior=prior, n_jobs=n_jobs
-            )
+                _view_estimator(columns), columns, numbers, given, splits, classes=classes, prior=prior, n_jobs=n_jobs,
+                on_fit=on_fit,
+            )  # fmt: skip
         except (TypeError, ValueError) as error:  # columns that only the user's own estimator can read
             warnings.warn(f"no views were fitted, as a small booster cannot read the rows: {error}", stacklevel=3)
             return ()

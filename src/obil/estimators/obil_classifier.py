@@ -1,6 +1,6 @@
 """The paper's ensemble as a scikit-learn classifier: members on associated problems, fused, then calibrated."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral, Real
@@ -18,6 +18,7 @@ from obil.calibration.cross_fit import Split, averages
 from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
 from obil.estimators.ensemble_fit import Member, MemberScores, Options, Plan, fit_members, torch_part
+from obil.estimators.fit_progress import fit_progress
 from obil.estimators.fit_scorer import fit_views, freeze_together
 from obil.estimators.fusion import best_members, fuse
 from obil.estimators.labelled_rows import LabelledRows, is_fraction, out_of_fold_splits
@@ -79,7 +80,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     n_jobs
         Members fitted at once.
     verbose
-        Show a progress bar.
+        Show on standard error how many of the members are fitted, and the time that is left: 0 or 1.
 
     Attributes
     ----------
@@ -119,7 +120,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
         device: str = "auto",
         random_state: Any = None,
         n_jobs: int | None = None,
-        verbose: bool = False,
+        verbose: int = 0,
     ) -> None:
         self.n_members = n_members
         self.ratios = ratios
@@ -201,7 +202,7 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
     ) -> tuple[list[list[Member]], MemberScores, Options]:
         plans = self._plans(recipe, rows)
         options = self._options(recipe, plans, rows.n_classes)
-        with self._progress(f"Fitting {len(plans)} members") as progress:
+        with fit_progress(f"Fitting {len(plans)} members", verbose=self.verbose) as progress:
             fitted = fit_members(
                 rows, plans, splits, options, refit=refit, seed=seed, n_jobs=self.n_jobs, progress=progress
             )
@@ -364,18 +365,6 @@ class OBILClassifier(RatioMixin, BaseEstimator):  # type: ignore[misc]  # sklear
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-
-    @contextmanager
-    def _progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
-        if not self.verbose:
-            yield None
-            return
-        from rich.console import Console  # noqa: PLC0415  # only who asks for a bar needs them
-        from rich.progress import Progress  # noqa: PLC0415  # likewise
-
-        with Progress(console=Console(stderr=True)) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

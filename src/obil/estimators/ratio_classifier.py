@@ -18,7 +18,8 @@ from obil.arrays import IntArray
 from obil.calibration.cross_fit import Split, averages, choose_splits
 from obil.calibration.linear import SLOPE_SD, class_prior
 from obil.errors import InvalidInputError
-from obil.estimators.fit_scorer import fit_scorer, fit_views, freeze_together
+from obil.estimators.fit_progress import counted, fit_progress
+from obil.estimators.fit_scorer import N_VIEWS, fit_scorer, fit_views, freeze_together
 from obil.estimators.labelled_rows import is_fraction, set_aside
 from obil.estimators.leading_features import fit_row_inputs
 from obil.estimators.ratio_mixin import HeldOutScores, RatioMixin, as_weights, warn_of_dependence
@@ -57,6 +58,8 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         Folds fitted at once.
     random_state
         Seed of the folds, the views and the bootstrap.
+    verbose
+        Show on standard error how many of the fits are done, and the time that is left: 0 or 1.
 
     Attributes
     ----------
@@ -86,6 +89,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         views: bool = True,
         n_jobs: int | None = None,
         random_state: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.cv = cv
@@ -94,6 +98,7 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         self.views = views
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self,
@@ -121,13 +126,21 @@ class RatioClassifier(RatioMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if not isinstance(estimator, FrozenEstimator):
             splits = self._splits(X, labels, numbers, groups=groups, time=time)
         refit = splits is not None and not self._averages(splits, len(labels))
-        fitted = fit_scorer(
-            estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs, refit=refit
-        )
-        views: tuple[View, ...] = ()
+        apart: list[Split] = []
         if self.views:
             apart = self._splits_of_views(X, labels, numbers, groups=groups, time=time) if splits is None else splits
-            views = fit_views(X, numbers, population, apart, random_state=self.random_state, n_jobs=self.n_jobs)
+        name = type(estimator).__name__
+        with fit_progress(f"Fitting {name} on {len(labels):,} rows", verbose=self.verbose) as show:
+            on_fit = counted(show, len(splits or ()) + refit + N_VIEWS * len(apart))
+            fitted = fit_scorer(
+                estimator, X, labels, weights, splits, classes=self.classes_, prior=prior, n_jobs=self.n_jobs,
+                refit=refit, on_fit=on_fit,
+            )  # fmt: skip
+            views: tuple[View, ...] = ()
+            if self.views:
+                views = fit_views(
+                    X, numbers, population, apart, random_state=self.random_state, n_jobs=self.n_jobs, on_fit=on_fit
+                )
         frozen = freeze_together(fitted.scorer, views, X, fitted.refitted)
         decides = fitted.scorer if fitted.refitted is None else fitted.refitted
         self.estimators_ = [fold.estimator for fold in folds_of(decides) if isinstance(fold, EstimatorScorer)]

@@ -40,7 +40,7 @@ def fit_table(
     time: FloatArray | None = None,
     views: bool = True,
     random_state: int | None = 0,
-    verbose: bool = False,
+    verbose: int = 0,
     on_step: Callable[[str], None] | None = None,
 ) -> TableFit:
     """Learn the columns, then fit and calibrate the named model.
@@ -54,7 +54,7 @@ def fit_table(
     groups, time
         As in `RatioClassifier.fit`; see `as_groups` and `obil.datasets.times.as_times`.
     verbose
-        Show a progress bar where the model has many members.
+        Show how many of the fits are done, and the time that is left.
     on_step
         Is told each long step, in a line, as it begins.
 
@@ -92,14 +92,16 @@ def table_classifier(
     calibration: str = "affine",
     views: bool = True,
     random_state: int | None = 0,
-    verbose: bool = False,
+    verbose: int = 0,
 ) -> OBILClassifier | RatioClassifier:
     """Return the unfitted classifier of this name, for the matrix of an encoder."""
     estimator = named_model(model, encoder, random_state=random_state)
     if isinstance(estimator, OBILClassifier):
         estimator.set_params(calibration=calibration, views=views, verbose=verbose)
         return estimator
-    classifier = RatioClassifier(estimator, calibration=calibration, views=views, random_state=random_state)
+    classifier = RatioClassifier(
+        estimator, calibration=calibration, views=views, random_state=random_state, verbose=verbose
+    )
     classifier._categories = tuple(encoder.categories)  # scikit-learn's own parameters are the user's
     return classifier
 

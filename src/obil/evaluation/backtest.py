@@ -18,6 +18,7 @@ from obil.bayes.local_prior import best_window, local_prior_error, local_priors
 from obil.datasets.splits import Split, time_split
 from obil.datasets.times import as_times
 from obil.errors import InvalidInputError, ObilError
+from obil.estimators.fit_progress import Show, counted
 from obil.estimators.obil_classifier import OBILClassifier
 from obil.estimators.ratio_classifier import RatioClassifier
 from obil.evaluation.backtest_advice import (
@@ -185,8 +186,10 @@ def fit_earlier(classifier: Any, X: Any, labels: npt.NDArray[Any], times: FloatA
         raise InvalidInputError(f"the model cannot be fitted on the earlier rows: {first_line(error)}") from None
 
 
-def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: BacktestPlan) -> Backtest:
-    """Stream the later rows to every method, and compare them."""
+def replay(
+    model: RatioModel, X: Any, labels: IntArray, split: Split, plan: BacktestPlan, *, show: Show | None = None
+) -> Backtest:
+    """Stream the later rows to every method, and compare them; `show` is told how many replays are done."""
     costs = None if plan.costs is None else CostPolicy(plan.costs)
     rule = DecisionRule(model, costs, class_number(None, model))
     matrix = rule.costs.matrix if rule.costs is not None else 1.0 - np.eye(model.n_classes)
@@ -203,14 +206,24 @@ def replay(model: RatioModel, X: Any, labels: IntArray, split: Split, plan: Back
         SAFE: new_tracker(),
         FAST: new_tracker(lead="fast"),
     }
-    priors = {method: tracker.update_many(log_ratios, evidence=evidence) for method, tracker in trackers.items()}
+    step = counted(show, len(trackers) + LABEL_DRAWS + N_DRAWS)
+    priors = {}
+    for method, tracker in trackers.items():
+        priors[method] = tracker.update_many(log_ratios, evidence=evidence)
+        step()
     rng = np.random.default_rng(plan.random_state)
     asked = [np.flatnonzero(rng.random(n_rows) < plan.label_rate) for _ in range(LABEL_DRAWS)]
     labelled_path = partial(_with_labels, log_ratios, evidence, labels, rate=plan.label_rate)
-    labelled = [labelled_path(new_tracker(), rows, delay=plan.label_delay) for rows in asked]
+
+    def labelled_after(rows: IntArray, delay: int) -> LabelledPath:
+        path = labelled_path(new_tracker(), rows, delay=delay)
+        step()
+        return path
+
+    labelled = [labelled_after(rows, plan.label_delay) for rows in asked]
     priors[LABELLED], came = labelled[0].prevalence, labelled[0].expert_weights
     # start weights are for the experts' worth, which labels without delay show best
-    earned = [labelled_path(new_tracker(), rows, delay=0).expert_weights for rows in asked[:N_DRAWS]]
+    earned = [labelled_after(rows, 0).expert_weights for rows in asked[:N_DRAWS]]
     priors[ORACLE] = truth
 
     def score(decided_with: FloatArray, prevalence: FloatArray) -> Scored:

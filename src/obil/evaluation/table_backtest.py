@@ -10,6 +10,7 @@ import pandas as pd
 
 from obil.arrays import FloatArray
 from obil.bayes.costs import Costs
+from obil.estimators.fit_progress import fit_progress
 from obil.estimators.table_fit import learn_columns, ordered_classes, table_classifier
 from obil.evaluation.backtest import BacktestPlan, first_line, fit_earlier, replay, split_by_time, times_of
 from obil.evaluation.backtest_result import Backtest
@@ -31,13 +32,13 @@ def backtest_table(
     label_delay: int = 500,
     views: bool = True,
     random_state: int = 0,
-    verbose: bool = False,
+    verbose: int = 0,
     on_step: Callable[[str], None] | None = None,
 ) -> tuple[Backtest, tuple[str, ...]]:
     """Run `obil.backtest` on a table with a model by its name, as in `fit_table`; return notes on the table, too.
 
     The columns are those that `fit_table` takes; categories that only the later rows hold are unknown to the model.
-    `on_step` is told each long step, in a line, as it begins.
+    `on_step` is told each long step, in a line, as it begins; with `verbose` fits and replays are counted.
     """
     plan = BacktestPlan(costs, train_size, label_rate, label_delay, random_state)
     classes = ordered_classes(labels, positive)
@@ -58,7 +59,9 @@ def backtest_table(
     warned = dict.fromkeys(first_line(one.message) for one in caught if issubclass(one.category, UserWarning))
     named = replace(fitted, classes_=classes)
     tell(f"Replaying the {len(split.test):,} later rows...")
-    return replay(named, matrix[split.test], numbers[split.test], split, plan), (*notes, *warned)
+    with fit_progress(f"Replaying {len(split.test):,} rows", verbose=verbose) as show:
+        found = replay(named, matrix[split.test], numbers[split.test], split, plan, show=show)
+    return found, (*notes, *warned)
 
 
 def _as_of_then(encoder: ColumnEncoder, earlier: pd.DataFrame) -> ColumnEncoder:
