@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc
+from scipy.special import bdtr, bdtrc
 
 from obil.arrays import IntArray, as_floats, as_integer, require_in, shown
 from obil.bayes.judged_prevalence import JudgedPrevalence
@@ -161,10 +161,10 @@ def _counts(judged: npt.NDArray[Any], seen: npt.NDArray[Any], truth: IntArray) -
 
 
 def _warn_of_another_sample(labelled: IntArray, judged: IntArray) -> None:
-    """Warn where verdicts on labelled items are distributed otherwise than on judged ones, by a chi-square test."""
-    both = np.stack([labelled, judged])
-    expected = np.outer(both.sum(axis=1), both.sum(axis=0)) / both.sum()
-    p_value = float(chdtrc(len(labelled) - 1, ((both - expected) ** 2 / expected).sum())) if len(labelled) > 1 else 1.0
+    """Warn where a verdict is more or less common on labelled items than on judged ones, by exact binomial tests."""
+    both, fraction = labelled + judged, labelled.sum() / (labelled.sum() + judged.sum())
+    tails = np.minimum(bdtr(labelled, both, fraction), bdtrc(labelled - 1, both, fraction))
+    p_value = 2.0 * len(both) * float(tails.min())  # two sides of each verdict (Bonferroni)
     if p_value < UNLIKELY:
         warnings.warn(
             f"verdicts on labelled and on judged items differ more than by chance (p {p_value:.1g}): leave "
