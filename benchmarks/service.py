@@ -51,12 +51,14 @@ def _save_models(folder: Path, settings: dict[str, Any]) -> np.ndarray:
 
 def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str, float]:
     single = [_post("/v1/streams/bench/decisions", {"row": row.tolist()}) for row in rows[:500]]
-    many = [_post("/v1/streams/bulk/decisions", {"rows": part.tolist()}) for part in np.array_split(rows, 5)]
+    parts = [{"rows": part.tolist()} for part in np.array_split(rows, 5)]
+    many, parsed = ([_post(path, part) for part in parts] for path in ("/v1/streams/bulk/decisions", "/rows"))
     works = {
         "empty": ([_post("/empty", {})], 32),
         "single": (single, 32),
         "empty_alone": ([_post("/empty", {})], 1),
         "single_alone": (single, 1),
+        "empty_many": (parsed, 4),
         "many": (many, 4),
     }
     files = {}
@@ -78,6 +80,7 @@ def _speed(folder: Path, rows: np.ndarray, settings: dict[str, Any]) -> dict[str
         "single_rate_over_empty": best["single"][0] / best["empty"][0],
         "single_p99_over_empty": best["single"][1] / best["empty"][1],
         "alone_rate_over_empty": best["single_alone"][0] / best["empty_alone"][0],
+        "many_rate_over_empty": best["many"][0] / best["empty_many"][0],
         "rows_of_many_over_single": 1_000.0 * best["many"][0] / best["single"][0],
     }
     for name, (rate, p99) in best.items():

@@ -7,6 +7,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +31,13 @@ def load(address: str, requests: Path, *, connections: int, seconds: float) -> f
 
 
 def main() -> None:
-    """Measure both in turns, and print the ratio of their medians."""
+    """Measure both in turns, and print the median of the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--turns", type=int, default=12)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, postgres_server() as server:
+    with tempfile.TemporaryDirectory() as name, postgres_server() as server, ExitStack() as proxies:
         place = Path(name)
         launcher = ServiceLauncher(saved_model(place / "model", views=True), place)
         requests = place / "single.requests"
@@ -44,30 +45,31 @@ def main() -> None:
         bodies = [_post(f"/v1/streams/stream-{number}/decisions", {"row": row}) for number, row in enumerate(rows)]
         requests.write_text("\n".join(body.hex() for body in bodies))
         how = {"connections": options.connections, "seconds": options.seconds}
-        milliseconds: dict[int, list[float]] = {1: [], 2: []}
         try:
-            url = server.new_database()
-            for turn in range(options.turns * 2):
-                n_workers = 1 + turn % 2
+            fronts = []
+            for n_workers in (1, 2):
+                url = server.new_database()
                 workers = [launcher.start(url) for _ in range(n_workers)]
                 ports = [int(one.address.rpartition(":")[2]) for one in workers]
-                with proxied(place / f"nginx-{turn}", ports, rate=100_000) as address:
-                    load(address, requests, **how)  # opens the streams
+                address = proxies.enter_context(proxied(place / f"nginx-{n_workers}", ports, rate=100_000))
+                load(address, requests, **how)  # opens the streams
+                fronts.append((address, workers))
+            ratios = []
+            for _ in range(options.turns):  # at once after each other: the machine may be busy with other things
+                milliseconds = []
+                for address, workers in fronts:
                     used = sum(processor_seconds(one._pid) for one in workers)
                     rate = load(address, requests, **how)
                     used = sum(processor_seconds(one._pid) for one in workers) - used
-                milliseconds[n_workers].append(1e3 * used / (rate * options.seconds))
-                sys.stdout.write(
-                    f"{n_workers} workers: {milliseconds[n_workers][-1]:.3f} ms of processor time per decision, "
-                    f"{rate:.0f} decisions per second\n"
-                )
+                    milliseconds.append(1e3 * used / (rate * options.seconds))
+                    sys.stdout.write(f"{len(workers)} workers: {milliseconds[-1]:.3f} ms, {rate:.0f} per second; ")
+                ratios.append(milliseconds[1] / milliseconds[0])
+                sys.stdout.write(f"ratio {ratios[-1]:.3f}\n")
                 sys.stdout.flush()
-                for one in workers:
-                    one.stop()
         finally:
             launcher.close()
-    ratio = np.median(milliseconds[2]) / np.median(milliseconds[1])
-    sys.stdout.write(f"two workers over one: {ratio:.3f}\n")
+    low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    sys.stdout.write(f"two workers over one: {median:.3f} (quartiles {low:.3f} and {high:.3f})\n")
 
 
 if __name__ == "__main__":
