@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyspark.errors import StreamingQueryException
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 
 import obil
 from obil.bayes.posterior import posteriors_at
@@ -148,6 +150,25 @@ def test_the_fold_that_is_evidence_for_a_row_goes_by_its_number_in_its_key(spark
     assert (
         decided[decided["site"] == key].set_index("id").loc[part["id"], "effective_prior"].tolist() != by_first.tolist()
     )
+
+
+def test_rows_without_features_are_left_out_of_the_prior_of_their_key(spark: Any) -> None:
+    rows = pair_stream(2_000, 0.2, 0)
+    X, y = pair_scores(2_000, 0.2, 0)[:, None], rows.labels
+    fitted = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(X[:1_000], y[:1_000])
+    classifier = obil.RatioClassifier(FrozenEstimator(fitted), views=False)
+    model = classifier.fit(X[1_000:], y[1_000:]).model_  # its log ratios are the evidence, but for such rows
+    lines = lines_of(2, 90)
+    lines.loc[np.arange(len(lines)) % 3 == 0, "score"] = np.nan
+    settings: dict[str, Any] = {"tracker": BayesBank(), "prior": 0.1}
+    decided = stream(
+        spark.createDataFrame(lines), model, key="site", time="at", id="id", features=["score"], **settings
+    ).toPandas()
+    assert_same(decided, alone(lines, model, **settings))
+    own = decided[decided["site"] == "s0"].sort_values("id", key=lambda ids: ids.str[2:].astype(int))
+    priors = own["effective_prior"].to_numpy()
+    np.testing.assert_array_equal(priors[0:-1:3], priors[1::3])  # unchanged by the row before
+    assert (priors[1:-1:3] != priors[2::3]).all()
 
 
 def test_takes_a_plain_table_with_timestamps_and_several_key_columns(spark: Any) -> None:

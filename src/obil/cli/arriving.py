@@ -13,6 +13,11 @@ from typing import Any, Self
 PAUSE_SECONDS = 1.0
 
 
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is parquet by its name: it has no lines."""
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
 class Stopped(Exception):  # noqa: N818  # a request, not an error
     """The stream was asked to stop, and every row that was read has been decided."""
 

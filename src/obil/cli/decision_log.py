@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from obil.cli.appended_file import AppendedFile
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.decision import Decisions
@@ -31,6 +33,19 @@ def header_of(classes: Sequence[Any], keep: Sequence[str]) -> list[str]:
         by_class = len(classes) > 2 and name in {"posterior", "effective_prior", "log_ratio"}
         header += [f"{name}_{label}" for label in classes] if by_class else [name]
     return [*header, *(f"{name}_kept" if name in header else name for name in keep)]
+
+
+def numbers_of(
+    header: Sequence[str], kept: Sequence[str], classes: npt.NDArray[Any]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return which columns of the output are numbers, and which are whole ones; the others are text.
+
+    >>> numbers_of(header_of([0, 1], ["id"]), ["id"], np.array([0, 1]))[1]
+    ['row', 'trusted', 'reachable', 'label']
+    """
+    whole = ["row", "trusted", "reachable", *(["label"] if classes.dtype.kind in "iu" else [])]
+    own = header[: len(header) - len(kept)]
+    return [name for name in own if name not in (*whole, "label")], whole
 
 
 def columns_of(decisions: Decisions, rows: range, kept: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

@@ -25,9 +25,16 @@ ROWS_LEFT_OUT = 3  # exit code
 def stream(
     model: common.ModelFolder,
     data: Annotated[
-        Path, typer.Argument(help="Rows to decide: CSV or JSON lines, gzip too; - is standard input as it comes.")
+        Path,
+        typer.Argument(help="Rows to decide: CSV, JSON lines (gzip too) or parquet; - is standard input as it comes."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="File that decisions are appended to; - is standard output.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="File that decisions are appended to (parquet: at the end, from OUT.csv); - is standard output.",
+        ),
+    ],
     format_: Annotated[
         str | None,
         typer.Option("--format", help="csv or jsonl (a JSON object per line); if not given, as the file's name ends."),
@@ -103,20 +110,35 @@ def stream(
     says how far that went. After Ctrl-C, kill or a power cut the same command cuts the output back to the
     state, skips the rows that were decided, and resumes: the result is that of one uninterrupted run.
     """
-    from obil.cli.decision_log import DecisionLog, digest, header_of
+    from obil.cli.arriving import is_parquet
+    from obil.cli.decision_log import DecisionLog, digest, header_of, numbers_of
     from obil.cli.label_journal import LabelJournal, journal_of, require_new
     from obil.cli.left_out import left_out_by
     from obil.cli.stream_run import StreamRun
     from obil.cli.table_notes import warn_if_balanced
     from obil.cli.training_table import TrainingTable
     from obil.cli.unusual_rows import UnusualRows
+    from obil.errors import InvalidInputError
     from obil.serving.files import MANIFEST
 
     to_file = str(out) != "-"
     state = Path(f"{out}.state") if state is None and to_file else state
     left_out = left_out_by(on_error, max_bad)
     quarantine = None if left_out.file is None else left_out.file.path
-    _require_paths({"the input": data, "--out": out, "--state": state, "--on-error quarantine": quarantine})
+    lines = Path(f"{out}.csv") if is_parquet(out) else out  # a parquet file cannot be appended to
+    for path in filter(is_parquet, (data, out)):
+        from obil.cli.parquet_rows import require_pyarrow
+
+        require_pyarrow(path)
+    _require_paths(
+        {
+            "the input": data,
+            "--out": out,
+            "the lines of --out": None if lines is out else lines,
+            "--state": state,
+            "--on-error quarantine": quarantine,
+        }
+    )
     labels = _label_column(label, label_delay, by, id_column)
     if labels is not None:
         horizon = max(horizon, labels.horizon)
@@ -130,8 +152,9 @@ def stream(
     kept = tables.names_of(keep)
     kept = list(dict.fromkeys([name for name in (by, id_column) if name is not None] + kept))
     json_in = _is_json(data, format_)
-    json_out = _is_json(out, None) if to_file else json_in
-    log = DecisionLog(out if to_file else None, header_of(fitted.classes_.tolist(), kept), json_lines=json_out)
+    json_out = _is_json(lines, None) if to_file else json_in
+    header = header_of(fitted.classes_.tolist(), kept)
+    log = DecisionLog(lines if to_file else None, header, json_lines=json_out)
     saved, known = streams.read(), TrainingTable.read(model)
     run = StreamRun(
         streams=streams,
@@ -151,6 +174,8 @@ def stream(
         at=at,
     )
     log.check(saved, overwrite=overwrite)
+    if lines is not out and saved is None and out.exists() and not overwrite:
+        raise InvalidInputError(f"{out} exists and no state belongs to it: remove it, or --overwrite")
     left_out.check(saved, overwrite=overwrite)
     if saved is None and state is not None:
         require_new(journal_of(state), overwrite=overwrite)
@@ -162,7 +187,12 @@ def stream(
             if saved is None and prior is None:
                 warn_if_balanced(fitted.prior_)
             stopped = run.go(data, types, live=live, quiet=not to_file)
-            summary = run.summary(stopped)
+            summary = run.summary(stopped) | {"out": str(out)}
+        if lines is not out and not stopped:
+            from obil.cli.parquet_rows import write_parquet
+
+            numbers, whole = numbers_of(header, kept, fitted.classes_)
+            write_parquet(lines, out, numbers=numbers, whole=whole)
     except BrokenPipeError:  # whoever read the decisions has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 
 from obil.arrays import FloatArray, IntArray
-from obil.cli.arriving import ArrivingBytes, Stopped
+from obil.cli.arriving import ArrivingBytes, Stopped, is_parquet
 from obil.cli.decision_log import DecisionLog, columns_of, digest, kept_cell
 from obil.cli.label_column import LabelColumn
 from obil.cli.label_journal import Label, LabelJournal
@@ -87,7 +87,7 @@ class StreamRun:
         done = self.n_before + self.left_out.n_before  # rows of the input
         to_skip, n_read = (0, done) if live else (done, 0)
         last: Columns = {}  # the last row that was passed over and could be read
-        with ArrivingBytes(table, on_pause=self._pause) as source, _progress(self, source, quiet=quiet) as show:
+        with _source(table, types, self._pause) as source, _progress(self, source, quiet=quiet) as show:
             # rows to pass over are parsed all the same: what the first numbers say about decimal marks, and
             # so which later row is a bad one, must not depend on where a run started
             chunks = iter_chunks(
@@ -350,6 +350,14 @@ class StreamRun:
                 f"row {number} (from 0) of {_name(table)} is not the one that was decided: give the same "
                 "input, or --live if it continues where it stopped"
             )
+
+
+def _source(table: Path, types: dict[str, ColumnType], on_pause: Callable[[], None]) -> ArrivingBytes:
+    if is_parquet(table):
+        from obil.cli.parquet_rows import ParquetLines
+
+        return ParquetLines(table, wanted=list(types), on_pause=on_pause)
+    return ArrivingBytes(table, on_pause=on_pause)
 
 
 @contextmanager
