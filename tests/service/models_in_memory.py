@@ -14,7 +14,7 @@ class ModelsInMemory:
 
     async def page(self) -> ModelVersions:
         one = ModelVersion(self._card.version, "folder", None, "service", None, None)
-        return ModelVersions([one], self._card.version, None)
+        return ModelVersions([one], self._card.version, None, None)
 
     async def card(self, version: str) -> ModelCard:
         if version != self._card.version:
@@ -30,6 +30,13 @@ class ModelsInMemory:
 
     async def roll_back(self, _sender: Sender) -> ModelCard:
         raise UnknownModelError("no other version was active before this one")
+
+    async def start_shadow(self, version: str, _fraction: float, _sender: Sender) -> ModelVersions:
+        await self.card(version)
+        raise ModelRefusedError("a shadow model must be another version than the active one")
+
+    async def stop_shadow(self) -> ModelVersions:
+        return await self.page()
 
     async def remove(self, version: str) -> None:
         await self.card(version)

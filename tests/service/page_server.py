@@ -221,6 +221,7 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
     known = {stream.name: stream for stream in streams or []}
     app.state.streams = known
     app.state.cut = 0  # raised by a test to hang up on everyone who listens
+    app.state.shadow = {}  # of a comparison, what differs from none
     app.state.may_only_read = False  # set by a test: a key without other scopes
     app.state.away = False  # set by a test: nobody is answered
     app.include_router(page_routes())
@@ -269,6 +270,14 @@ def made_up_app(*, streams: list[MadeUpStream] | None = None, key: str | None = 
     @app.get("/v1/streams/{name}/history")
     async def history(name: str, start: float | None = None, end: float | None = None, points: int = 300) -> Any:
         return known[name].series(start, end, points) if name in known else refusal(404, "unknown_stream", "no stream")
+
+    @app.get("/v1/streams/{name}/shadow")
+    async def shadow(name: str) -> Any:
+        if name not in known:
+            return refusal(404, "unknown_stream", "no stream")
+        nothing = {"version": None, "since": None, "agreement": None, "log_ratio_difference": None, "prior": None}
+        counts = {"rows": 0, "alerts": 0, "active_alerts": 0, "skipped": 0, "trusted": None}
+        return {"stream": name, "active": "3f9c1a2b"} | nothing | counts | app.state.shadow
 
     @app.post("/v1/streams/{name}/decisions")
     async def decide(name: str, request: Request) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from obil.service.records import (
     LabelResult,
     ModelCard,
     SettingsChange,
+    ShadowComparison,
     StreamDetail,
     StreamEvent,
     StreamHistory,
@@ -213,6 +214,11 @@ class StreamsInMemory:
     async def log(self, stream: str, *, after: int = 0, limit: int = 100) -> LoggedPage:
         later = [event for event in self._stream(stream).log if event.seq > after]
         return LoggedPage(stream, later[:limit], later[limit - 1].seq if len(later) > limit else None)
+
+    async def shadow(self, stream: str) -> ShadowComparison:
+        self._stream(stream)
+        nothing: dict[str, Any] = dict.fromkeys(("since", "agreement", "log_ratio_difference", "prior", "trusted"))
+        return ShadowComparison(stream, None, "v1", rows=0, alerts=0, active_alerts=0, skipped=0, **nothing)
 
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False

@@ -269,6 +269,44 @@ class ModelVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class Shadow:
+    """The version that is compared with the active one."""
+
+    version: str
+    fraction: float  # of rows
+    since: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowComparison:
+    """The shadow model beside the active one, on a sample of the rows of a stream."""
+
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012
+
+    stream: str
+    version: str | None
+    """Null if no model runs in shadow; the figures are null until rows were compared."""
+    active: str
+    since: datetime | None
+    """When the comparison began: again with each start of a process."""
+    rows: int
+    agreement: float | None
+    """The fraction of rows that both decide alike."""
+    alerts: int
+    """Of the shadow model, among these rows."""
+    active_alerts: int
+    log_ratio_difference: ByClass | None
+    """The mean of the shadow model's log ratios minus the active one's."""
+    prior: ByClass | None
+    """The prevalence as the shadow model sees it; it begins at that of the stream."""
+    trusted: bool | None
+    """Whether the shadow model's own monitor has raised no alarm."""
+    skipped: int
+    """Rows of the sample, in all streams, that were not compared: too many waited, or they could not be scored."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelVersions:
     """All versions of the model, the newest first."""
 
@@ -278,6 +316,7 @@ class ModelVersions:
     active: str
     previous: str | None
     """The one that a rollback activates."""
+    shadow: Shadow | None
 
 
 _NESTED: dict[str, type] = {
@@ -299,10 +338,12 @@ def read(kind: type[Record], record: Mapping[str, Any]) -> Record:
     """
     values = {item.name: record[item.name] for item in fields(kind)}  # type: ignore[arg-type]  # all are dataclasses
     for name, value in values.items():
-        if name in ("at", "created", "updated", "last_row", "alarm_since", "added", "activated"):
+        if name in ("at", "created", "updated", "last_row", "alarm_since", "added", "activated", "since"):
             values[name] = None if value is None else datetime.fromisoformat(value)
         elif name == "decision":
             values[name] = read(Decision, value)
+        elif name == "shadow":
+            values[name] = None if value is None else read(Shadow, value)
         elif name in _NESTED:
             values[name] = tuple(read(_NESTED[name], one) for one in value)
     return kind(**values)

@@ -177,6 +177,8 @@ NO_VERSION = "0123456789abcdef"
         ("upload", "POST", "/v1/models", 415),
         ("upload", "DELETE", f"/v1/models/{NO_VERSION}", 404),
         ("activate", "POST", f"/v1/models/{NO_VERSION}/activate", 404),
+        ("activate", "POST", f"/v1/models/{NO_VERSION}/shadow", 404),
+        ("activate", "DELETE", "/v1/model/shadow", 200),
         ("activate", "POST", "/v1/model/rollback", 404),
     ],
 )

@@ -1,6 +1,7 @@
 """Look at the page of the service itself: a real model, real streams, a real store."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def served_page(tmp_path: Path):
             answer = httpx.post(f"{base_url}/v1/streams/{stream}/decisions", json={"rows": rows.tolist()}, timeout=60.0)
             answer.raise_for_status()
 
+        post_rows.hub = hub
         yield base_url, post_rows
     hub.close()
 
@@ -82,3 +84,28 @@ def test_a_stream_is_found_opened_followed_and_looked_at_in_part(served_page):
 
         page.keyboard.press("Escape")
         expect(page.get_by_role("row", name="shop-fr")).to_be_visible()
+
+
+def test_a_shadow_model_is_compared_beside_the_active_one(served_page, tmp_path):
+    base_url, post_rows = served_page
+    post_rows("shop-de", 2_000, 0.3)
+    hub = post_rows.hub
+    folder = saved_model(tmp_path / "newer", seed=1)
+    version = hub._registry.add({path.name: path.read_bytes() for path in folder.iterdir()}, by="ann")
+    with chromium() as browser, open_page(browser, base_url) as page:
+        page.goto(f"{base_url}/#/streams/shop-de")
+        panel = page.locator("section", has=page.get_by_role("heading", name="Shadow model"))
+        expect(page.locator("#figure-prior")).not_to_have_text("–")
+        expect(panel).to_be_hidden()
+        httpx.post(f"{base_url}/v1/models/{version}/shadow?fraction=1").raise_for_status()
+        page.reload()
+        expect(panel).to_contain_text("no row has been compared yet")
+        post_rows("shop-de", 400, 0.3, 1)
+        deadline = time.monotonic() + 20.0
+        while not httpx.get(f"{base_url}/v1/streams/shop-de/shadow").json()["rows"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+        page.reload()
+        expect(panel).to_contain_text(re.compile(r"on 400 rows since .* 9\d(\.\d+)?\s% decided alike"))
+        expect(panel.get_by_role("row", name="Alerts among these rows")).to_have_text(re.compile(r"\d+ \(\d\d\s%\)"))
+        expect(panel.get_by_role("row", name="Prevalence now")).to_have_text(re.compile(r"[23]\d\s%.*[23]\d\s%"))
+        expect(panel).to_contain_text(f"/v1/models/{version}/activate")

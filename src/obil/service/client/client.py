@@ -94,6 +94,15 @@ class Client:
         """Activate the version that was active before; done twice, nothing has changed."""
         return self._connection.record(records.ModelCard, "POST", "/v1/model/rollback", repeatable=False)
 
+    def start_shadow(self, version: str, *, fraction: float = 0.1) -> records.ModelVersions:
+        """Compare a version with the active one, on a fraction of the rows of all streams."""
+        query = {"fraction": fraction}
+        return self._connection.record(records.ModelVersions, "POST", f"{_path_of(version)}/shadow", query=query)
+
+    def stop_shadow(self) -> records.ModelVersions:
+        """Compare no version."""
+        return self._connection.record(records.ModelVersions, "DELETE", "/v1/model/shadow")
+
     def delete_model(self, version: str) -> None:
         """Delete an uploaded version that was never active."""
         self._connection.request("DELETE", _path_of(version), repeatable=False)
@@ -168,6 +177,10 @@ class StreamClient:
         """Return the stream over time, between two times."""
         query = {"start": _seconds(start), "end": _seconds(end), "points": points}
         return self._connection.record(records.StreamHistory, "GET", f"{self._path}/history", query=query)
+
+    def shadow(self) -> records.ShadowComparison:
+        """Return how the shadow model compares with the active one on this stream."""
+        return self._connection.record(records.ShadowComparison, "GET", f"{self._path}/shadow")
 
     def set_policy(
         self, policy: str | Mapping[str, Any] | None = None, *, costs: Mapping[str, float] | None = None

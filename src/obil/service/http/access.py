@@ -17,7 +17,7 @@ _SCOPES = re.compile(
     "(?P<decide>POST (?:/v1/streams/.*/decisions|/v2/models/.*/infer))"
     "|(?P<label>POST /v1/streams/.*/(?:labels|notes))"
     "|(?P<upload>POST /v1/models|DELETE /v1/models/.*)"
-    "|(?P<activate>POST /v1/model/rollback|POST /v1/models/.*/activate)"
+    "|(?P<activate>POST /v1/model/rollback|POST /v1/models/.*/(?:activate|shadow)|DELETE /v1/model/shadow)"
 )
 _PUBLIC = frozenset({"/", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/favicon.ico"})
 

@@ -1,18 +1,19 @@
-"""Show, upload, activate and delete versions of the model."""
+"""Show, upload, activate, compare and delete versions of the model."""
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from obil.service.http.decision_routes import AppState
-from obil.service.http.openapi import described
+from obil.service.http.openapi import Stream, described
 from obil.service.http.request_bodies import content_type, sender_of
 from obil.service.http.responses import json_response
-from obil.service.records import ModelCard, ModelVersions
+from obil.service.records import ModelCard, ModelVersions, ShadowComparison
 from obil.service.refusals import UnsupportedTypeError, UploadsOffError
 
 TAR = "application/x-tar"
 Version = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="The version: a hash of the model's files.")]
+Fraction = Annotated[float, Query(gt=0.0, le=1.0, description="Of rows.")]
 _ARCHIVE = {
     "required": True,
     "content": {TAR: {"schema": {"type": "string", "format": "binary"}}},
@@ -74,6 +75,26 @@ def model_routes(app_state: AppState) -> APIRouter:
     @router.post("/v1/models/{version}/activate", summary="Activate a version", responses=_card(404, 409))
     async def activate(request: Request, version: Version) -> Response:
         return json_response(await streams.models.activate(version, sender_of(request)))
+
+    @router.post(
+        "/v1/models/{version}/shadow",
+        summary="Compare a version with the active one, on a sample of rows",
+        responses=described(ModelVersions, 404, 409),
+    )
+    async def start_shadow(request: Request, version: Version, fraction: Fraction = 0.1) -> Response:
+        return json_response(await streams.models.start_shadow(version, fraction, sender_of(request)))
+
+    @router.delete("/v1/model/shadow", summary="Compare no version", responses=described(ModelVersions))
+    async def stop_shadow() -> Response:
+        return json_response(await streams.models.stop_shadow())
+
+    @router.get(
+        "/v1/streams/{stream}/shadow",
+        summary="Show how the shadow model compares with the active one",
+        responses=described(ShadowComparison, 404),
+    )
+    async def compare(stream: Stream) -> Response:
+        return json_response(await streams.shadow(stream))
 
     @router.delete(
         "/v1/models/{version}",

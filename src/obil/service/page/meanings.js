@@ -19,6 +19,7 @@ export const MEANINGS = {
   change: ["the change report", "What changed in this stream, since when, with which uncertainty, and what to do about it."],
   reliability: ["the reliability diagram", "For held-out rows, how often the class was true among rows given about the same probability; a calibrated model lies on the diagonal."],
   gate: ["the deployment gate", "Whether the model's probabilities are calibrated well enough for deployment, judged on held-out rows."],
+  shadow: ["the shadow model", "Another version of the model that scores a sample of the rows after they were answered, with a prevalence of its own. It decides nothing: it shows what would change if it were activated."],
   performance: ["the performance", "What is expected of the next rows, beside what the labels so far show of the last ones."],
   settings: ["settings", "How this stream decides; a change applies from the row it names."],
 };

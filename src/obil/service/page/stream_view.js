@@ -11,6 +11,7 @@ import { eventList, marksOf, noteForm } from "./notes.js";
 import { ago, clock, isNumber, percent, percentRange, plural, secondsOf, zone } from "./numbers.js";
 import { ALL, RangeBar, between, ends, fromQuery, moved, toQuery } from "./range.js";
 import { settingsPanel } from "./settings_panel.js";
+import { ShadowPanel } from "./shadow_panel.js";
 import { badge, statusOf, tellOfAlarms } from "./status.js";
 import { estimate, keyOf, positiveOf } from "./prevalence.js";
 import { TimeChart } from "./time_chart.js";
@@ -33,12 +34,13 @@ export class StreamView {
   }
 
   async start() {
-    await Promise.all([this.refresh(), this.#showModel()]);
+    await Promise.all([this.refresh(), this.#showModel(), this.shadow.refresh()]);
   }
 
   close() {
     this.closed = true;
     clearInterval(this.ageing);
+    this.shadow.close();
     this.dark.removeEventListener("change", this.restyle);
     this.charts.forEach((chart) => chart.close());
   }
@@ -93,6 +95,7 @@ export class StreamView {
     this.classes = make("section", { class: "panel", hidden: true, "aria-label": "Prevalence of all classes" });
     this.labels = make("div", { class: "columns" });
     this.model = make("div", { class: "columns" });
+    this.shadow = new ShadowPanel(this.address);
     this.settings = make("div", {});
     this.ageing = setInterval(() => this.#showFacts(), 5000);
     return make("div", { class: "stream-view" },
@@ -104,6 +107,7 @@ export class StreamView {
       make("section", { class: "panel" }, make("h2", {}, "Notes and events"), this.events, noteForm(this.address, { acknowledge: false, done: refresh })),
       panel("Labels and performance", "performance", this.labels),
       make("section", { class: "panel" }, make("h2", {}, "Is the model calibrated?"), this.model),
+      this.shadow.element,
       panel("Settings", "settings", this.settings));
   }
 
@@ -113,6 +117,7 @@ export class StreamView {
     this.#showFacts();
     this.alarm.show(stream);
     this.figures.show(stream);
+    this.shadow.show(stream);
     this.changed.hidden = !stream.trusted; // the alarm tells of it
     redraw(this.report, [stream.change.action, stream.change.sentences, statusOf(stream).text], () => changeReport(stream));
     this.full.show(stream.change.sentences);

@@ -48,7 +48,7 @@ def files_of_tar(body: bytes) -> dict[str, bytes]:
             raise NotUnderstoodError(f"the archive is cut short within {name!r:.60}")
         place += -(-size // _BLOCK) * _BLOCK
     if place >= len(body) or body[place:].strip(b"\0"):
-        raise NotUnderstoodError("a tar archive must end with blocks of zeros: this one is cut short or goes on")
+        raise NotUnderstoodError("a tar archive must end with blocks of zeros: this one is cut short, or more follows")
     if not files:
         _refuse("the archive has no files")
     return files

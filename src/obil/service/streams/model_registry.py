@@ -20,13 +20,14 @@ from obil.service.refusals import ModelRefusedError, UnknownModelError
 from obil.service.storage.store import Store
 from obil.service.storage.writing import FROM_FOLDER, UPLOADED, ModelRow, Writing
 from obil.service.streams.limited_load import require_loadable
+from obil.service.streams.shadow_settings import ShadowSettings, shadow_of
 from obil.serving.columns import Column
 from obil.serving.files import load
 from obil.serving.ratio_model import RatioModel, as_ratio_model
 
 MAX_LOADED = 4  # versions in memory; older ones are loaded again when a stream needs one
 MOST_UPLOADS = 20  # that were never active
-CURRENT, TAKEN = "current_model", "folder_model"
+CURRENT, TAKEN, SHADOW = "current_model", "folder_model", "shadow_model"
 
 
 class ModelRegistry:
@@ -65,9 +66,7 @@ class ModelRegistry:
         with _in_folder(files) as folder:
             require_loadable(folder)
         model = self._require_fit(version, files, ())
-        ours, theirs = _columns(self.get(self.active_version())), _columns(model)
-        if ours != theirs:
-            raise ModelRefusedError(f"an uploaded model must have the columns of the active one, {ours}, got {theirs}")
+        self._require_columns(model, "an uploaded model")
         with self._store.writing() as session:
             models = session.models()
             waiting = [one for one in models if one.source == UPLOADED and one.activated is None]
@@ -85,12 +84,32 @@ class ModelRegistry:
             _require_known(version, session.models())
             _activate(session, version, time.time(), by)
 
+    def start_shadow(self, version: str, *, fraction: float, by: str) -> None:
+        """Have all processes compare a version with the active one."""
+        _require_known(version, self.versions())
+        self._require_columns(self.get(version), "a shadow model")
+        with self._store.writing() as session:
+            if version == session.meta(CURRENT):
+                raise ModelRefusedError("a shadow model must be another version than the active one")
+            session.set_meta(SHADOW, ShadowSettings(version, fraction, time.time(), by).to_text())
+
+    def stop_shadow(self) -> None:
+        """Compare no version."""
+        with self._store.writing() as session:
+            session.set_meta(SHADOW, "")
+
+    def shadow(self) -> ShadowSettings:
+        """Return which version is compared with the active one."""
+        return shadow_of(self._store.meta(SHADOW))
+
     def remove(self, version: str) -> None:
         """Erase an uploaded version that was never active."""
         with self._store.writing() as session:
             found = _require_known(version, session.models())
             if found.source != UPLOADED or found.activated is not None:
                 raise ModelRefusedError("only an uploaded model that was never active can be deleted: streams need it")
+            if version == shadow_of(session.meta(SHADOW)).version:
+                raise ModelRefusedError("the shadow model cannot be deleted: stop it first")
             session.remove_model(version)
         with self._lock:
             self._loaded.pop(version, None)
@@ -129,6 +148,11 @@ class ModelRegistry:
         if version not in self._cards:
             self._cards[version] = card_of(version, self.get(version))
         return self._cards[version]
+
+    def _require_columns(self, model: RatioModel, what: str) -> None:
+        ours, theirs = _columns(self.get(self.active_version())), _columns(model)
+        if ours != theirs:
+            raise ModelRefusedError(f"{what} must have the columns of the active one, {ours}, got {theirs}")
 
     def _require_fit(self, version: str, files: Mapping[str, bytes], trusted: Sequence[str]) -> RatioModel:
         """Load a model, and refuse one that the gate refuses or that has other classes than the streams."""
@@ -173,6 +197,8 @@ def previous_of(models: Sequence[ModelRow], active: str) -> str:
 def _activate(session: Writing, version: str, at: float, by: str) -> None:
     session.set_meta(CURRENT, version)
     session.activate_model(version, at, by)
+    if shadow_of(session.meta(SHADOW)).version == version:  # it would be compared with itself
+        session.set_meta(SHADOW, "")
 
 
 def _row_of(version: str, models: Sequence[ModelRow]) -> ModelRow | None:

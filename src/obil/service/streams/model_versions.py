@@ -1,4 +1,4 @@
-"""Upload, activate and delete versions of the model while streams are decided."""
+"""Upload, activate, compare and delete versions of the model while streams are decided."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,6 +46,14 @@ class ModelVersions:
         """Make the version active that was it before; done twice, nothing has changed."""
         return await _in_thread(lambda: self._activate(self._registry.previous_version(), sender))
 
+    async def start_shadow(self, version: str, fraction: float, sender: Sender) -> records.ModelVersions:
+        """Compare a version with the active one, on a fraction of the rows of all streams."""
+        return await _in_thread(self._start_shadow, version, fraction, sender)
+
+    async def stop_shadow(self) -> records.ModelVersions:
+        """Compare no version."""
+        return await _in_thread(self._stop_shadow)
+
     async def remove(self, version: str) -> None:
         """Delete an uploaded version that was never active."""
         await _in_thread(self._registry.remove, version)
@@ -67,7 +75,11 @@ class ModelVersions:
             )
             for one in reversed(models)
         ]
-        return records.ModelVersions(shown, active, previous)
+        found = self._registry.shadow()
+        shadow = None
+        if found.version is not None:
+            shadow = records.Shadow(found.version, found.fraction, utc(found.since), found.by)
+        return records.ModelVersions(shown, active, previous, shadow)
 
     def _card(self, version: str) -> records.ModelCard:
         if all(one.version != version for one in self._registry.versions()):
@@ -76,6 +88,16 @@ class ModelVersions:
 
     def _upload(self, archive: bytes, sender: Sender) -> records.ModelCard:
         return self._registry.card(self._registry.add(files_of_tar(archive), by=sender.by))
+
+    def _start_shadow(self, version: str, fraction: float, sender: Sender) -> records.ModelVersions:
+        self._registry.start_shadow(version, fraction=fraction, by=sender.by)
+        self._follow()
+        return self._page()
+
+    def _stop_shadow(self) -> records.ModelVersions:
+        self._registry.stop_shadow()
+        self._follow()
+        return self._page()
 
     def _activate(self, version: str, sender: Sender) -> records.ModelCard:
         card = self._card(version)

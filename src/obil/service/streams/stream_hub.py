@@ -26,6 +26,7 @@ from obil.service.streams.operations import Decided, Label, Rows, Sender, Stream
 from obil.service.streams.replay import new_online, replay, resolved_settings
 from obil.service.streams.report_budget import ReportBudget
 from obil.service.streams.scoring import score
+from obil.service.streams.shadow_model import ShadowModel
 from obil.service.streams.stream_log import LoggedDecision, LoggedPage, find_decision, page_of_log
 from obil.service.streams.stream_request import NewStream, Parts, RowsToDecide
 from obil.serving.ratio_model import RatioModel
@@ -70,6 +71,8 @@ class StreamHub:
             registry, follow=self.follow_model, new_online=lambda: new_online(self.model, self._default_settings)
         )
         self._writer = GroupCommit(store, self._open, max_streams=max_streams, idle_seconds=idle_seconds)
+        self._shadow = ShadowModel(registry.get, self._writer)
+        self._shadow.follow(registry.shadow())
 
     @property
     def model(self) -> RatioModel:
@@ -101,6 +104,7 @@ class StreamHub:
 
     def close(self) -> None:
         """Finish the queue, write snapshots, and close the store."""
+        self._shadow.close()
         self._writer.close()
         self._store.close()
 
@@ -116,7 +120,9 @@ class StreamHub:
             if self._writer.observe_parts is not None:
                 self._writer.observe_parts({"score": (begin, time.time_ns())})
         creates = NewStream(self._default_settings, sender.by)
-        return await self._writer.do(stream, work.decide, creates=creates, work=work)
+        decided = await self._writer.do(stream, work.decide, creates=creates, work=work)
+        self._shadow.offer(rows, decided)
+        return decided
 
     async def label(self, stream: str, labels: Sequence[Label], sender: Sender) -> records.LabelResult:
         """Take in late labels, and return once they are on disk."""
@@ -163,6 +169,7 @@ class StreamHub:
     async def delete(self, stream: str, sender: Sender) -> None:
         """Delete a stream; return once nothing of it is left."""
         await self._writer.do(stream, lambda live, session, _at: live.erase(session))
+        self._shadow.forget(stream)
         await self.finish_deletions()
 
     async def finish_deletions(self) -> None:
@@ -205,6 +212,11 @@ class StreamHub:
             lambda: page_of_log(self._store, self._row(stream), self.model, after=after, limit=limit)
         )
 
+    async def shadow(self, stream: str) -> records.ShadowComparison:
+        """Return how the shadow model compares with the active one on a stream."""
+        row = await asyncio.to_thread(self._row, stream)
+        return self._shadow.report(stream, row.id, active=self._version)
+
     async def page(
         self, *, after: str | None = None, limit: int = 100, search: str | None = None, alarmed: bool = False
     ) -> records.StreamPage:
@@ -239,6 +251,7 @@ class StreamHub:
         if active != self._version:
             self._registry.get(active)
             self._version = active
+        self._shadow.follow(self._registry.shadow())
 
     async def ready(self) -> bool:
         """Return whether decisions can be made and stored."""
