@@ -24,7 +24,7 @@ from obil.estimators.ratio_classifier import RatioClassifier
 from obil.evaluation.backtest import N_DRAWS, backtest
 from obil.evaluation.backtest_advice import TITLES, choose_lead, difference, difference_of_draws, weights_from_replays
 from obil.evaluation.backtest_result import LABEL_DRAWS, Backtest
-from obil.evaluation.prior_plots import draw_backtest
+from obil.evaluation.prior_plots import CURVES, draw_backtest
 from obil.evaluation.table_backtest import backtest_table
 from obil.online.online_classifier import OnlineClassifier
 from obil.serving.files import load, save
@@ -254,6 +254,16 @@ def test_three_classes_categories_and_tables_are_replayed(tmp_path: Path) -> Non
         draw_backtest(result, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert (tmp_path / "one").read_bytes().startswith(b"\x89PNG")
+
+
+def test_curves_that_overlap_can_be_told_apart() -> None:
+    colours, styles, widths = zip(*CURVES.values(), strict=True)
+    assert len(set(colours)) == len(CURVES)
+    solid = [width for style, width in zip(styles, widths, strict=True) if style == "-"]
+    assert solid == sorted(solid, reverse=True)  # the narrower one is drawn on the wider one
+    dashed = [style for style in styles if style != "-"]
+    assert len(set(dashed)) == len(dashed)
+    assert styles[-len(dashed) :] == tuple(dashed)  # a line shows through the dashes above it
 
 
 def test_sparse_rows_and_the_ensemble_are_replayed() -> None:

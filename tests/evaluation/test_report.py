@@ -95,12 +95,37 @@ def test_a_screen_reader_gets_headers_and_alternative_text_for_every_plot(page: 
 
 
 def test_the_page_says_what_the_gate_said() -> None:
-    for bias, headline in ((0.0, "Verdict: deploy"), (2.0, "Verdict: do not deploy")):
+    for bias, headline in ((0.0, "May I use this model? Yes"), (2.0, "May I use this model? No")):
         page, found = page_of(held_out(2_000, 0.1, 0, bias=bias), ["ok", "fraud"])
         text = text_of(parsed(page))
         assert headline in text
         assert " ".join(found.verdict.sentence.split()) in text
         assert all(reason[1:] in text for reason in found.verdict.reasons)
+
+
+def test_the_page_leads_with_what_the_model_may_be_used_for_and_at_which_threshold() -> None:
+    policy = CostPolicy(Costs(false_positive=1, false_negative=20))
+    first = next(parsed(page_of(ROWS, ["ok", "fraud"], policy=policy)[0]).iter("section"))
+    text = text_of(first)
+    assert [text_of(heading) for heading in first.iter("h3")] == ["For what?", "At which threshold?"]
+    assert "To alert on fraud at a prevalence that moves" in text
+    assert re.search(r"alert above a probability of 4\.8 %\. That alerts [\d.]+ % of the rows", text)
+    assert "offset" not in text.partition("The figures behind it")[0].partition("For what?")[2].lower()
+
+
+def test_a_refused_model_is_given_no_threshold() -> None:
+    page, found = page_of(held_out(2_000, 0.1, 0, bias=2.0), ["ok", "fraud"])
+    assert found.verdict.decision == "refuse"
+    text = text_of(next(parsed(page).iter("section")))
+    assert "At most to rank rows: it separates ok from fraud (AUC 0." in text
+    assert "At which threshold?" not in text
+
+
+def test_huge_factors_are_words() -> None:
+    page, _ = page_of(held_out(2_000, 0.1, 0, bias=54.0), ["ok", "fraud"])
+    text = text_of(parsed(page))
+    assert "by a factor of more than a million" in text
+    assert not re.search(r"\de[+-]\d", text)
 
 
 @pytest.mark.parametrize("names", [None, ("<b>age</b>", "a&b")])
@@ -169,7 +194,7 @@ def test_three_classes_have_a_table_each_and_two_plots_each() -> None:
     for policy in (None, FBetaPolicy(), GMeanPolicy()):
         page, _ = page_of(rows, ["a", "b", "c"], policy=policy)
         tree = parsed(page)
-        assert [text_of(heading) for heading in tree.iter("h3")] == ["Class a", "Class b", "Class c"]
+        assert [text_of(heading) for heading in tree.iter("h3")][-3:] == ["Class a", "Class b", "Class c"]
         assert sum(table.get("class") == "numbers" for table in tree.iter("table")) == 3
         assert len(list(tree.iter("svg"))) == 6
 

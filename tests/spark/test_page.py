@@ -15,6 +15,9 @@ def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     from pyspark.sql import functions as f
 
     monkeypatch.chdir(tmp_path)
+    files = spark._jvm.org.apache.hadoop.fs.FileSystem.get(spark._jsc.hadoopConfiguration())
+    before = files.getWorkingDirectory()  # the Java machine has a working directory of its own
+    files.setWorkingDirectory(spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path)))
     page = "docs/spark.md"
     obil.save(names_for(page)["model"], "model/")
     table = payments(300, seed=2).rename(columns={"branch": "site", "day": "at", "order": "id"})
@@ -39,3 +42,5 @@ def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     finally:
         for query in spark.streams.active:
             query.stop()
+        files.setWorkingDirectory(before)
+    assert (tmp_path / "decided").is_dir()

@@ -41,6 +41,20 @@ def percent(fraction: float) -> str:
     return f"{text}\N{NO-BREAK SPACE}%"
 
 
+def quantity(value: float) -> str:
+    """Return a number in plain digits, without an exponent.
+
+    >>> quantity(20.0), quantity(0.5), quantity(1e6), quantity(2e-5), quantity(3e-9)
+    ('20', '0.5', '1,000,000', '0.00002', 'nearly 0')
+    """
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) < 1e-6:
+        return "nearly 0"
+    text = f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def table(
     caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, marked: int | None = None, css: str = ""
 ) -> str:

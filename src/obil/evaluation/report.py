@@ -16,7 +16,7 @@ from obil.calibration.diagnose import CalibrationFigures, Diagnosis, diagnose
 from obil.calibration.recalibration import Estimate
 from obil.calibration.verdict import Verdict
 from obil.errors import InvalidInputError
-from obil.evaluation.markup import escaped, name, percent, table
+from obil.evaluation.markup import escaped, name, percent, quantity, table
 from obil.evaluation.operating_points import FEW_ROWS, OperatingPoint, costs_of, operating_points, with_training_prior
 from obil.evaluation.report_plots import legend, operating_plot, plot_priors, reliability_plot
 from obil.evaluation.report_text import GLOSSARY, HEADLINES, NEXT_STEPS, offset_text, policy_text, slope_text
@@ -25,6 +25,7 @@ from obil.policies import CostPolicy, Policy
 from obil.serving.ratio_model import RatioModel
 
 HEADER = ("Prior", "Threshold", "Sensitivity", "Specificity", "PPV", "NPV", "Alerts", "F1", "Cost / 1,000")
+ELSEWHERE = "<p>At another prevalence the threshold is another one: see the operating points below.</p>"
 FIGURES = {"offset": "Offset", "slope_error": "Slope, distance from 1", "balanced_ece": "Calibration error"}
 
 
@@ -61,22 +62,81 @@ def report_page(model: RatioModel, verification: Verification, *, policy: Policy
     """Return the page as text; the same model and rows give the same bytes."""
     rule = CostPolicy() if policy is None else policy
     classes = list(verification.classes)
-    alerted = [1] if len(classes) == 2 else range(len(classes))
     template = resources.files("obil.evaluation").joinpath("report_page.html").read_text(encoding="utf-8")
     return Template(template).substitute(
-        verdict=_verdict(verification.verdict),
+        answer=_answer(model, verification, rule),
         judgement=verification.verdict.decision.replace(" ", "-"),
         rows=_rows(model, verification),
         calibration=_calibration(model, verification, rule),
         rule=policy_text(rule) + ("" if isinstance(rule, CostPolicy) else " Costs are counted as 1 for every error."),
-        points="".join(_points(model, verification.diagnosis, rule, k, classes) for k in alerted),
+        points="".join(_points(model, verification, rule, k, classes) for k in _alerted(classes)),
         glossary="".join(f"<dt>{term}</dt><dd>{sentence}</dd>" for term, sentence in GLOSSARY),
         version=escaped(__version__),
     )
 
 
-def _verdict(verdict: Verdict) -> str:
+def _alerted(classes: Sequence[object]) -> Sequence[int]:
+    """Return the numbers of the classes to alert on: the positive one of two, or each of more."""
+    return [1] if len(classes) == 2 else range(len(classes))
+
+
+def _answer(model: RatioModel, verification: Verification, rule: Policy) -> str:
+    """Return the first section: whether the model may be used, for what, and at which threshold."""
+    verdict, classes = verification.verdict, list(verification.classes)
+    parts = [
+        f"<h2>May I use this model? {HEADLINES[verdict.decision]}</h2>",
+        f"<p><strong>{escaped(verdict.sentence)}</strong></p>{_reasons(verdict)}<p>{NEXT_STEPS[verdict.decision]}</p>",
+        f"<h3>For what?</h3><p>{_use(model, verification, rule)}</p>",
+    ]
+    if verdict.decision != "refuse":
+        points = {k: _measured(model, verification, rule, k, [float(model.prior_[k])])[0] for k in _alerted(classes)}
+        texts = "".join(f"<p>{_training_text(point, classes[k])}</p>" for k, point in points.items())
+        parts.append(f"<h3>At which threshold?</h3><p>{policy_text(rule)}</p>{texts}{ELSEWHERE}")
+    return "".join(parts) + _figures(verdict)
+
+
+def _use(model: RatioModel, verification: Verification, rule: Policy) -> str:
+    """Return what the rows show the model to be good for."""
+    separation, classes = verification.diagnosis.separation, verification.classes
+    low, high = separation.interval
+    ranking = (
+        f"{name(classes[separation.lower_class])} from {name(classes[separation.upper_class])} "
+        f"(AUC {separation.auc:.3f}, {low:.3f} to {high:.3f})"
+    )
+    if verification.verdict.decision == "refuse":
+        if separation.auc < 0.5:
+            return f"For nothing: it does not even tell {ranking}. Check the labels and the units of the columns."
+        return f"At most to rank rows: it separates {ranking}. Its probabilities and thresholds are wrong."
+    if len(classes) > 2:
+        return f"To decide at a prevalence that moves; the two closest classes are {ranking}."
+    points = _measured(model, verification, rule, 1, with_training_prior(float(model.prior_[1])))
+    supported = [point.prior for point in points if point.alert_rate > 0.0 and not point.is_rough]
+    text = f"To alert on {name(classes[1])} at a prevalence that moves. "
+    if not supported:
+        return text + "These rows are too few to say how good the alerts are at any prevalence."
+    if len(supported) == 1:
+        return text + f"These rows support the figures at a prevalence of {percent(supported[0])}."
+    return text + (
+        f"These rows support the figures from a prevalence of {percent(supported[0])} to {percent(supported[-1])}."
+    )
+
+
+def _measured(
+    model: RatioModel, verification: Verification, rule: Policy, k: int, priors: Sequence[float]
+) -> tuple[OperatingPoint, ...]:
+    """Return operating points of alerts on one class: thresholds as in service, what they do by these rows."""
+    bound = rule.bind(model.holdout_, positive=k)
+    rows = verification.diagnosis.holdout
+    return operating_points(rows, bound, priors, costs=costs_of(rule), positive=k, rest=model.prior_)
+
+
+def _reasons(verdict: Verdict) -> str:
+    """Return the reasons that the verdict's own sentence leaves out."""
     more = "".join(f"<li>{escaped(reason[:1].upper() + reason[1:])}.</li>" for reason in verdict.reasons[1:])
+    return f"<p>Also:</p><ul>{more}</ul>" if more else ""
+
+
+def _figures(verdict: Verdict) -> str:
     figures = table(
         "What the deployment gate looked at",
         ("Figure", "Found", "Allowed", "Refused above", "Chance alone gives up to"),
@@ -87,11 +147,9 @@ def _verdict(verdict: Verdict) -> str:
         ],
     )
     return (
-        f"<h2>Verdict: {HEADLINES[verdict.decision].lower()}</h2><p><strong>{escaped(verdict.sentence)}</strong></p>"
-        + (f"<p>Also:</p><ul>{more}</ul>" if more else "")
-        + f"<p>{NEXT_STEPS[verdict.decision]}</p><details><summary>The figures behind it</summary>{figures}"
-        + "<p>A figure counts against the model only where it is above what is allowed <em>and</em> above what a "
-        + "perfectly calibrated model would show by chance on as many rows.</p></details>"
+        f"<details><summary>The figures behind it</summary>{figures}<p>A figure counts against the model only where it "
+        "is above what is allowed <em>and</em> above what a perfectly calibrated model would show by chance on as many "
+        "rows.</p></details>"
     )
 
 
@@ -172,16 +230,10 @@ def _near_thresholds(diagnosis: Diagnosis) -> str:
     return f"<details><summary>How far the ratio can be off where decisions are made</summary>{shown}</details>"
 
 
-def _points(model: RatioModel, diagnosis: Diagnosis, rule: Policy, k: int, classes: list[object]) -> str:
-    holdout, own, label = diagnosis.holdout, float(model.prior_[k]), classes[k]
-    bound, costs = rule.bind(model.holdout_, positive=k), costs_of(rule)
-
-    def measured(priors: Sequence[float]) -> tuple[OperatingPoint, ...]:
-        return operating_points(holdout, bound, priors, costs=costs, positive=k, rest=model.prior_)
-
+def _points(model: RatioModel, verification: Verification, rule: Policy, k: int, classes: list[object]) -> str:
+    own, label = float(model.prior_[k]), classes[k]
     priors = with_training_prior(own)
-    points = measured(priors)
-    at_home = points[priors.index(own)]
+    points = _measured(model, verification, rule, k, priors)
     shown = table(
         f"Alerts on class {name(label)}",
         HEADER,
@@ -195,19 +247,30 @@ def _points(model: RatioModel, diagnosis: Diagnosis, rule: Policy, k: int, class
         note += "<p>“none” marks a prior at which no threshold keeps to the rule: nothing is alerted there.</p>"
     chart = ""
     if len(classes) == 2:
-        plot = operating_plot(measured([float(prior) for prior in plot_priors(own)]), own)
+        drawn = _measured(model, verification, rule, k, [float(prior) for prior in plot_priors(own)])
+        plot = operating_plot(drawn, own)
         chart = f'<figure class="wide">{plot}<figcaption>{legend()}</figcaption></figure>'
-    return f"<h3>Class {name(label)}</h3><p>{_training_text(at_home, label)}</p>{chart}{shown}{note}"
+    return f"<h3>Class {name(label)}</h3>{chart}{shown}{note}"
 
 
 def _training_text(point: OperatingPoint, label: object) -> str:
     start = f"When {percent(point.prior)} of the rows are {name(label)}, as in training, "
+    if not point.reachable:
+        return f"{start}no threshold keeps to the rule, and nothing is alerted."
     if point.alert_rate == 0.0:
         return f"{start}nothing is alerted."
+    if np.isneginf(point.log_threshold):
+        return f"{start}every row is alerted."
     return (
-        f"{start}{percent(point.alert_rate)} of the rows are alerted; that finds {percent(point.sensitivity)} of the "
-        f"class, and {percent(point.positive_predictive_value)} of the alerts are right."
+        f"{start}alert above a probability of {percent(_chance(point))}. That alerts "
+        f"{percent(point.alert_rate)} of the rows and finds {percent(point.sensitivity)} of the class; "
+        f"{percent(point.positive_predictive_value)} of the alerts are right."
     )
+
+
+def _chance(point: OperatingPoint) -> float:
+    """Return a point's threshold as a probability at its prior."""
+    return float(expit(point.log_threshold + logit(point.prior)))
 
 
 def _point_cells(point: OperatingPoint, own: float) -> list[str]:
@@ -215,8 +278,7 @@ def _point_cells(point: OperatingPoint, own: float) -> list[str]:
     if np.isneginf(point.log_threshold):
         threshold = "alerts all"
     elif point.reachable:
-        chance = float(expit(point.log_threshold + logit(point.prior)))
-        threshold = f"{point.log_threshold:+.2f} ({percent(chance)})"
+        threshold = f"{point.log_threshold:+.2f} ({percent(_chance(point))})"
     rough = "*" if point.is_rough else ""
     cost = 1_000.0 * point.expected_cost
     return [
@@ -228,7 +290,7 @@ def _point_cells(point: OperatingPoint, own: float) -> list[str]:
         percent(point.negative_predictive_value),
         percent(point.alert_rate),
         f"{point.f1:.3f}",
-        f"{cost:,.0f}" if abs(cost) >= 100.0 else f"{cost:.3g}",
+        f"{cost:,.0f}" if abs(cost) >= 100.0 else quantity(float(f"{cost:.3g}")),
     ]
 
 

@@ -27,7 +27,7 @@ CURVES = (
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """A plot of given size; x and y run over the unit square."""
+    """A plot as wide as the page shows it, so that letters of all plots are equally large; x and y run over [0, 1]."""
 
     width: float
     height: float
@@ -80,7 +80,7 @@ class Axes:
 
 def reliability_plot(bins: Sequence[ReliabilityBin], holdout: Holdout, prior: FloatArray, title: str) -> str:
     """Return inline SVG of one class's reliability table at a prior (K,); larger dots hold more of the rows."""
-    axes = Axes(310, 300)
+    axes = Axes(352, 330)
     parts = [axes.frame(TICKS, TICKS, "predicted", "observed"), axes.line([0.0, 1.0], [0.0, 1.0], "ideal")]
     for row in bins:
         low, high = rate_interval(row, holdout, prior)
@@ -131,7 +131,7 @@ def plot_priors(training_prior: float) -> FloatArray:
 
 def operating_plot(points: Sequence[OperatingPoint], training_prior: float) -> str:
     """Return inline SVG of points at `plot_priors`, with the training prior marked."""
-    axes = Axes(440, 300, left=54.0, top=14.0)
+    axes = Axes(496, 340, top=14.0)
     priors = np.array([point.prior for point in points])
     low, high = np.log(priors[0]), np.log(priors[-1])
 

@@ -5,13 +5,14 @@ from typing import Any
 
 from obil.calibration.recalibration import Estimate
 from obil.calibration.verdict import Judgement
-from obil.evaluation.markup import escaped, percent
+from obil.evaluation.markup import escaped, percent, quantity
 from obil.policies import Policy
 
-HEADLINES: dict[Judgement, str] = {
-    "deploy": "Deploy",
-    "warn": "Deploy with care",
-    "refuse": "Do not deploy",
+FLAT = 0.02  # a slope below it says that the ratio means nothing
+HEADLINES: dict[Judgement, str] = {  # may I use this model?
+    "deploy": "Yes",
+    "warn": "Yes, with care",
+    "refuse": "No",
     "too few": "Too few rows to tell",
 }
 NEXT_STEPS: dict[Judgement, str] = {
@@ -66,11 +67,13 @@ def policy_text(policy: Policy) -> str:  # noqa: PLR0911  # one per policy
         case "cost":
             (right_no, miss), (false_alarm, right_yes) = settings["matrix"]
             extra = (
-                f" (being right: {right_yes:g} on an alert, {right_no:g} otherwise)" if right_no or right_yes else ""
+                f" (being right: {quantity(right_yes)} on an alert, {quantity(right_no)} otherwise)"
+                if right_no or right_yes
+                else ""
             )
             return (
-                f"A false alarm costs {false_alarm:g} and a miss costs {miss:g}{extra}; a row is alerted where that is "
-                "expected to be cheaper."
+                f"A false alarm costs {quantity(false_alarm)} and a miss costs {quantity(miss)}{extra}; a row is "
+                "alerted where that is expected to be cheaper."
             )
         case "fbeta":
             return f"The threshold is the one of the best F{settings['beta']:g} at each prior."
@@ -90,16 +93,14 @@ def offset_text(offset: Estimate) -> str:
     """Return what an offset means for the ratio.
 
     >>> offset_text(Estimate(math.log(2.0), 0.1, (0.5, 0.9)))
-    'Ratios are too low: one of 10 should read 20, as if the odds of the prior were off by the same factor.'
+    'Ratios are too low by a factor of 2, as if the odds of the prior were off by it.'
     """
     low, high = offset.interval
     if low <= 0.0 <= high:
-        return f"No bias shows; up to a factor {math.exp(max(-low, high)):.2f} in the ratio cannot be ruled out."
+        return f"No bias shows; up to a factor of {factor_text(max(-low, high))} in the ratio cannot be ruled out."
     side = "low" if offset.value > 0.0 else "high"
-    return (
-        f"Ratios are too {side}: one of 10 should read {10.0 * math.exp(offset.value):.3g}, as if the odds of the "
-        "prior were off by the same factor."
-    )
+    factor = factor_text(abs(offset.value))
+    return f"Ratios are too {side} by a factor of {factor}, as if the odds of the prior were off by it."
 
 
 def slope_text(slope: Estimate) -> str:
@@ -107,10 +108,23 @@ def slope_text(slope: Estimate) -> str:
 
     >>> slope_text(Estimate(0.5, 0.1, (0.4, 0.6)))
     'Overconfident: a ratio of 100 should read 10, one of 1/100 should read 1/10.'
+    >>> slope_text(Estimate(-0.1, 0.1, (-0.2, 0.1)))
+    'Backwards or without meaning: rows with a higher ratio are not more often of the class.'
     """
     low, high = slope.interval
     if low <= 1.0 <= high:
         return "Neither overconfident nor underconfident, as far as these rows show."
+    if slope.value < FLAT:
+        return "Backwards or without meaning: rows with a higher ratio are not more often of the class."
     side = "Overconfident" if slope.value < 1.0 else "Underconfident"
-    right = f"{100.0**slope.value:.3g}"
+    right = factor_text(slope.value * math.log(100.0))
     return f"{side}: a ratio of 100 should read {right}, one of 1/100 should read 1/{right}."
+
+
+def factor_text(log_factor: float) -> str:
+    """Return e to a power that is not negative, in words where digits would say nothing.
+
+    >>> factor_text(math.log(11.6)), factor_text(54.0)
+    ('11.6', 'more than a million')
+    """
+    return "more than a million" if log_factor > math.log(1e6) else quantity(float(f"{math.exp(log_factor):.3g}"))
