@@ -47,7 +47,7 @@ def run_python(page: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def commands_of(block: Block) -> list[list[str]]:
-    """Return the words of each command of a console block."""
+    """Return the arguments of each command of a console block."""
     lines = block.code.replace("\\\n", " ").splitlines()
     return [shlex.split(line.removeprefix("$"), comments=True) for line in lines if line.startswith("$ ")]
 
@@ -55,9 +55,9 @@ def commands_of(block: Block) -> list[list[str]]:
 def run_commands(page: str) -> None:
     """Run the `obil` commands of a page in this folder; other commands have to name what exists."""
     for block in blocks_of(page, "console"):
-        for words in commands_of(block) if block.not_run is None else ():
-            where = f"{page}:{block.line}: {shlex.join(words)}"
-            match words:
+        for command in commands_of(block) if block.not_run is None else ():
+            where = f"{page}:{block.line}: {shlex.join(command)}"
+            match command:
                 case ["obil", *arguments]:
                     result = obil(*arguments)
                     assert result.exit_code == 0, f"{where}\n{result.output}"

@@ -55,7 +55,7 @@ def names_for(page: str) -> dict[str, Any]:
         "table": history[["country", *FEATURES]],
         "new_table": holdout[["country", *FEATURES]],
         "new_y": classes[holdout["fraud"]],
-        "pictures": np.random.default_rng(0).normal(size=(200, 1, 28, 28)).astype(np.float32),
+        "photos": np.random.default_rng(0).normal(size=(200, 1, 28, 28)).astype(np.float32),
         "digits": np.arange(200) % 10,
     }
 

@@ -121,7 +121,7 @@ def test_a_refused_model_is_given_no_threshold() -> None:
     assert "At which threshold?" not in text
 
 
-def test_huge_factors_are_words() -> None:
+def test_huge_factors_are_written_out() -> None:
     page, _ = page_of(held_out(2_000, 0.1, 0, bias=54.0), ["ok", "fraud"])
     text = text_of(parsed(page))
     assert "by a factor of more than a million" in text

@@ -122,7 +122,7 @@ def slope_text(slope: Estimate) -> str:
 
 
 def factor_text(log_factor: float) -> str:
-    """Return e to a power that is not negative, in words where digits would say nothing.
+    """Return e to a power that is not negative, without its digits beyond a million.
 
     >>> factor_text(math.log(11.6)), factor_text(54.0)
     ('11.6', 'more than a million')
