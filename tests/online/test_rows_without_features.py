@@ -7,6 +7,7 @@ from sklearn.frozen import FrozenEstimator
 import obil
 from obil import trackers
 from obil.errors import InvalidInputError
+from obil.flat_record import arrays_of
 from obil.monitor import LabelShiftMonitor
 from obil.monitor.reference import monitor_reference
 from obil.serving.ratio_model import RatioModel, Scores
@@ -63,21 +64,25 @@ def marked_scores(n: int, *, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndar
     return scores.log_ratios, evidence, marked
 
 
+@pytest.mark.parametrize("tracker", [None, trackers.BayesBank(0.3)], ids=["default", "bank"])
 def test_the_prior_is_that_of_the_rows_with_features(
-    model: RatioModel, with_empty: tuple[np.ndarray, np.ndarray]
+    model: RatioModel, with_empty: tuple[np.ndarray, np.ndarray], tracker: CompiledTracker | None
 ) -> None:
     rows, empty = with_empty
     # one fold each, as the fold of a row follows from its number in the stream
     ratios, evidence = model.score(rows).log_ratios, model.score(rows).evidence[:, 0]
     assert (np.isnan(evidence[:, 0, 1]) == empty).all()
 
-    all_rows = obil.OnlineClassifier(model, tracker=trackers.BayesBank(0.3))
-    others = obil.OnlineClassifier(model, tracker=trackers.BayesBank(0.3))
+    all_rows, others = (obil.OnlineClassifier(model, tracker=tracker) for _ in range(2))
     decisions = all_rows.decide_log_ratios(ratios, evidence=evidence)
     expected = others.decide_log_ratios(ratios[~empty], evidence=evidence[~empty])
 
     assert all_rows.n_rows == len(rows)
     np.testing.assert_array_equal(all_rows.prior, others.prior)
+    np.testing.assert_array_equal(all_rows.interval(), others.interval())
+    learned, known = (arrays_of(one.tracker.memory) for one in (all_rows, others))
+    for name in (one for one in known if not one.startswith("labels.")):  # which goes by the numbers of all rows
+        np.testing.assert_array_equal(learned[name], known[name], err_msg=name)
     np.testing.assert_array_equal(decisions.effective_priors[~empty], expected.effective_priors)
 
 
