@@ -27,10 +27,10 @@ model = obil.RatioClassifier(LogisticRegression(), views=False, random_state=0).
 
 true = {"DE": 0.02, "FR": 0.05, "IT": 0.10, "ES": 0.15, "PL": 0.30}
 tables = [
-    pd.DataFrame(classes.draw(prior_paths.constant(800, prevalence), random_state=seed).features, columns=columns)
+    pd.DataFrame(classes.draw(prior_paths.constant(400, prevalence), random_state=seed).features, columns=columns)
     for seed, prevalence in enumerate(true.values(), start=1)
 ]
-rows = pd.concat(tables).assign(country=np.repeat(list(true), 800))
+rows = pd.concat(tables).assign(country=np.repeat(list(true), 400))
 
 # %%
 # On a cluster the session comes from `spark-submit`; here it is one thread of this machine.
@@ -42,10 +42,12 @@ spark = (
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.sql.shuffle.partitions", "1")
+    .config("spark.sql.execution.arrow.pyspark.enabled", "true")
     .getOrCreate()
 )
 table = spark.createDataFrame(rows).coalesce(1)
-obil.spark.score(table, model, prior=0.05).show(3)
+scored = obil.spark.score(table, model, prior=0.05)  # computed where it is written or counted
+print(scored.columns)
 found = obil.spark.estimate_prior(table, model, by="country").toPandas().set_index("country").loc[list(true)]
 spark.stop()
 
