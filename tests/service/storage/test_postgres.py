@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,35 @@ def test_what_one_process_sets_and_reloads_the_other_follows(start: Start, folde
     assert decide(two, rows[:1]).model == version
     assert decide(one, rows[:1]).model == version
     assert state_of(one) == state_of(two)
+
+
+def test_a_version_that_one_process_activates_or_compares_the_other_does_too(
+    start: Start, folder: Path, tmp_path: Path
+) -> None:
+    one, two, (rows, _) = start(), start(), gaussian_rows(300, 0.3, 4)
+    decide(one, rows)
+    first, newer = one.model_card.version, saved_model(tmp_path / "newer", seed=1)
+    version = one._registry.add({path.name: path.read_bytes() for path in newer.iterdir()}, by="ann")
+    asyncio.run(one.models.start_shadow(version, 1.0, ANYONE))
+    two.follow_model()
+    decide(two, rows)
+    until = time.monotonic() + 30.0
+    while not asyncio.run(two.shadow("shop")).rows and time.monotonic() < until:
+        time.sleep(0.05)
+    assert asyncio.run(two.shadow("shop")).version == version
+    asyncio.run(one.models.activate(version, ANYONE))
+    assert decide(two, rows[:1]).model == version
+    two.follow_model()
+    assert asyncio.run(two.models.page()) == asyncio.run(one.models.page())
+    assert asyncio.run(two.models.page()).shadow is None
+    asyncio.run(two.models.roll_back(ANYONE))
+    assert decide(one, rows[:1]).model == first
+    assert state_of(one) == state_of(two)
+    third = one._registry.add(
+        {path.name: path.read_bytes() for path in saved_model(tmp_path / "third", seed=2).iterdir()}, by="ann"
+    )
+    asyncio.run(two.models.remove(third))
+    assert [row.version for row in one._registry.versions()] == [first, version]
 
 
 def copy_files(source: Path, target: Path) -> None:

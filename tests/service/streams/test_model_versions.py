@@ -197,7 +197,7 @@ def test_an_upload_is_loaded_without_trust_even_where_the_limited_process_is_foo
 def test_a_stored_upload_is_loaded_without_trust_by_every_process(start: Start, folder: Path, tmp_path: Path) -> None:
     untrusted = untrusted_model(tmp_path / "untrusted")
     files = {path.name: path.read_bytes() for path in untrusted.iterdir()}
-    hub = start()
+    hub = start(trusted=[DOUBLED])
     with open_hub_store(tmp_path) as store, store.writing() as session:  # as if it had come past the checks
         session.add_model(version_of(files), files, source="upload", at=1.0, by="x")
     with pytest.raises(ModelRefusedError, match="types that are not on the list"):
