@@ -7,6 +7,7 @@ SCRIPTS = (
     "plot_undersampling.py",
     "plot_thresholds.py",
     "plot_diagnostic_test.py",
+    "plot_llm_judge.py",
     "plot_late_labels.py",
     "plot_branches.py",
     "plot_expected_precision.py",

@@ -1,4 +1,4 @@
-"""The posterior of a prevalence behind verdicts is that of the sum over all ways in which the judge may have erred."""
+"""The posterior of a prevalence behind verdicts is that of the sum over all errors that the judge may have made."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_it_is_the_integral_over_sensitivity_and_specificity(random_sample: bool
         )
 
 
-def test_three_verdicts_are_the_sum_over_every_way_to_choose_the_positive_items() -> None:
+def test_three_verdicts_are_the_sum_over_every_choice_of_the_positive_items() -> None:
     pseudo, judged = np.array([[2.5, 0.7, 4.0], [0.3, 3.1, 1.2]]), np.array([2, 1, 2])
     items = np.repeat(np.arange(3), judged)
     sums = np.zeros(6)

@@ -117,7 +117,7 @@ def _sums(
 
 @compiled
 def integrated_log_likelihoods(pseudo: FloatArray, judged: IntArray) -> FloatArray:
-    """Return the log-likelihood of j of the n judged items being positive, (n + 1,), over all ways to choose them.
+    """Return the log-likelihood of j of the n judged items being positive, (n + 1,), over all choices of the j items.
 
     `pseudo` (2, V) are the Dirichlet parameters of each class's verdicts. Verdicts multiply, so that their counts of
     positive items add: a convolution over verdicts.
