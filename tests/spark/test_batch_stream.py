@@ -7,7 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyspark.errors import StreamingQueryException
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 
+from obil import RatioClassifier
 from obil.errors import InvalidInputError, InvalidStateError
 from obil.spark import stream_batches
 from obil.spark.batch_bank import BatchBank
@@ -78,6 +81,26 @@ def test_a_model_of_several_folds_updates_by_the_evidence_of_all_of_them(spark: 
     alone.update(BinaryEvidence.of(model.evidence_rows(rows)))
     assert follow.bank.n_rows == 400
     np.testing.assert_allclose(follow.bank.prior, alone.prior, atol=1e-9)
+
+
+def test_rows_without_features_leave_the_prior_alone(spark: Any, tmp_path: Path) -> None:
+    rows = pair_stream(2_000, 0.2, 0)
+    X, y = pair_scores(2_000, 0.2, 0)[:, None], rows.labels
+    fitted = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(X[:1_000], y[:1_000])
+    model = RatioClassifier(FrozenEstimator(fitted), views=False).fit(X[1_000:], y[1_000:]).model_
+    scores = pair_scores(400, 0.4, 1)
+    scores[::2] = np.nan
+    settings = BARE | {"features": ["x"]}
+    follow = BatchFollower(
+        model, write=lambda batch, _: batch.count(), state=tmp_path / "state", prior=0.1, settings=settings
+    )
+    follow(spark.createDataFrame(pd.DataFrame({"x": scores})).repartition(3), 0)
+    alone = BatchBank(0.1)
+    alone.update(BinaryEvidence.of(model.evidence_rows(scores[:, None])))
+    np.testing.assert_allclose(follow.bank.prior, alone.prior, atol=1e-9)
+    wrong = BatchBank(0.1)
+    wrong.update(BinaryEvidence.of(model.log_ratios(scores[:, None])[:, None]))
+    assert abs(follow.bank.prior[1] - wrong.prior[1]) > 0.01
 
 
 def test_a_state_of_another_checkpoint_is_refused_and_left_alone(spark: Any, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from obil.errors import InvalidInputError, InvalidStateError
 from obil.online.state.checkpoint import sync_folder
 from obil.policies import Policy
 from obil.serving.ratio_model import RatioModel
+from obil.serving.scorers import ColumnScorer
 from obil.spark.batch_bank import BatchBank
 from obil.spark.columns import feature_columns, model_input, numbered_features, require_free
 from obil.spark.evidence import EVIDENCE, binary_evidence, total_evidence
@@ -135,8 +136,12 @@ class BatchFollower:
             decided.unpersist()
 
     def _evidence(self, decided: DataFrame) -> DataFrame:
-        """Return the evidence of a batch in parts that add up: the decided log ratios, or those of the folds."""
-        if self.model.evidence is None and self.model.n_own_folds == 1:
+        """Return the evidence of a batch in parts that add up: the decided log ratios, or those of the folds.
+
+        Where rows are not scores themselves, some may have no feature, which the decided log ratio does not say.
+        """
+        own = self.model.evidence is None and self.model.n_own_folds == 1
+        if own and isinstance(self.model.scorer, ColumnScorer):
             return binary_evidence(decided.select("log_ratio"), [], _ratios_of_column)
         names = feature_columns(decided, self.model, self._settings["features"])
         load = self._shipped.loader(decided)
