@@ -34,6 +34,9 @@ def prevalence_from_judge(
     learned from the labelled items and integrated out exactly, so that few labels make a wide interval and not a wrong
     one. Only p(verdict | truth) must be the same for labelled and judged items: their prevalences may differ.
 
+    The estimate is the posterior median. Priors are Jeffreys': Beta(1/2, 1/2) of sensitivity, specificity and
+    prevalence; the prevalence is uniform for a random sample, where truth and verdict are one multinomial.
+
     Parameters
     ----------
     verdicts
@@ -52,9 +55,6 @@ def prevalence_from_judge(
         if None.
     level
         Level of the interval.
-
-    The estimate is the posterior median. Priors are Jeffreys': Beta(1/2, 1/2) of sensitivity, specificity and
-    prevalence; the prevalence is uniform for a random sample, where truth and verdict are one multinomial.
 
     >>> seen = ["yes"] * 9 + ["no"] * 11
     >>> truth = [1] * 8 + [0] + [1] * 2 + [0] * 9  # half of the labelled items are positive, 17 of 20 verdicts right
