@@ -50,7 +50,13 @@ def base_url():
     streams[0].note("noted", "a note")
     streams[2].note("acknowledged", "seen")
     streams[2].acknowledged_by = "on-call"
-    with served(made_up_app(streams=streams)) as base_url:
+    app = made_up_app(streams=streams)
+    app.state.shadow = {
+        "version": "7b5cc4e6a505ec0d", "since": "2026-01-05T10:00:00Z", "rows": 1_200, "agreement": 0.971, "alerts": 45,
+        "active_alerts": 40, "log_ratio_difference": {"0": 0.0, "1": -0.31}, "prior": {"0": 0.9, "1": 0.1},
+        "trusted": False,
+    }  # fmt: skip
+    with served(app) as base_url:
         yield base_url
 
 
@@ -74,6 +80,8 @@ def test_axe_finds_nothing(browser, base_url, axe, address, width, scheme):
         expect(page.locator("#connection")).to_have_text("Live")
         if address != "#/":
             expect(page.locator(".chart canvas").first).to_be_visible()
+        if address.startswith("#/streams"):
+            expect(page.get_by_text("97.1\u00a0% decided alike")).to_be_visible()
         assert violations(page, axe) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
