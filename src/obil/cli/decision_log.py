@@ -40,6 +40,7 @@ def numbers_of(
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return which columns of the output are numbers, and which are whole ones; the others are text.
 
+    >>> import numpy as np
     >>> numbers_of(header_of([0, 1], ["id"]), ["id"], np.array([0, 1]))[1]
     ['row', 'trusted', 'reachable', 'label']
     """
