@@ -25,7 +25,7 @@ from obil.trackers import BayesBank
 
 MOST_WAITING = 64  # requests; while as many wait, others are skipped
 MOST_ROWS = 500  # of one request
-MOST_STREAMS = 500  # that are compared; another one takes the place of one without a row for
+MOST_STREAMS = 500  # that are compared; another one takes the place of one that is idle for
 IDLE_SECONDS = 3_600.0
 REST = 9.0  # times as long as a comparison took: a tenth of a processor is enough
 POLICY_SECONDS = 30.0  # between two looks at the policy of a stream
