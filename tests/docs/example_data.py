@@ -29,6 +29,12 @@ def payments(n_rows: int, *, seed: int, prior: float = 0.2) -> pd.DataFrame:
     )
 
 
+def judged(fraud: pd.Series, *, seed: int) -> list[str]:
+    """Return what a judge says who is right about 85 % of the rows."""
+    wrong = np.random.default_rng(seed).random(len(fraud)) < 0.15
+    return ["yes" if says else "no" for says in (fraud == 1) != wrong]
+
+
 def names_for(page: str) -> dict[str, Any]:
     """Return the names that the first block of a page takes for granted."""
     history, holdout, today = (payments(n, seed=seed) for seed, n in enumerate((1_200, 800, 400)))
@@ -55,13 +61,18 @@ def names_for(page: str) -> dict[str, Any]:
         "table": history[["country", *FEATURES]],
         "new_table": holdout[["country", *FEATURES]],
         "new_y": classes[holdout["fraud"]],
+        "labelled_verdicts": judged(holdout["fraud"][:200], seed=6),
+        "labels": classes[holdout["fraud"][:200]],
+        "verdicts": judged(today["fraud"], seed=7),
+        "days": np.array_split(judged(today["fraud"], seed=7), 4),
         "photos": np.random.default_rng(0).normal(size=(200, 1, 28, 28)).astype(np.float32),
         "digits": np.arange(200) % 10,
     }
 
 
-def write_tables(folder: Path) -> None:
-    """Write the tables that the commands of the pages read."""
+def write_files(folder: Path) -> None:
+    """Write the model and the tables that the commands of the pages read."""
+    obil.save(names_for("README.md")["model"], folder / "model")
     today = payments(600, seed=2, prior=0.3)
     tables = {
         "history": payments(1_500, seed=0),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.docs.blocks import PAGES, ROOT, blocks_of, run_commands, run_python
-from tests.docs.example_data import names_for, write_tables
+from tests.docs.example_data import names_for, write_files
 
 LANGUAGES = {"python", "console", "json", "yaml"}
 PYTHON_PAGES = [page for page in PAGES if blocks_of(page, "python")]
@@ -86,6 +86,6 @@ def test_the_other_pages_are_run_elsewhere() -> None:
 
 @pytest.mark.parametrize("page", marked(page for page in PAGES if blocks_of(page, "console") and page not in ELSEWHERE))
 def test_the_commands_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_tables(tmp_path)
+    write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     run_commands(page)
