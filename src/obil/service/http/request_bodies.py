@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastapi import Request
@@ -29,6 +30,7 @@ MOST_SETTINGS = 64_000  # bytes of a body that is neither rows nor labels
 MORE_CONTAINERS = 1_000  # objects and arrays of a body beside one for each row
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)  # one without an end goes to the end
 _KEY = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+_CONTAINERS = frozenset({dict, list})
 _LABEL_FIELDS = {"id", "label", "propensity"}
 
 
@@ -154,7 +156,8 @@ def read_json(body: bytes, *, max_containers: int = MORE_CONTAINERS) -> Any:
     """
     if not body:
         raise NotUnderstoodError("the body must be JSON, got an empty one")
-    if _n_opened(body) > max_containers and _n_opened(_STRING.sub(b"", body)) > max_containers:
+    n_opened = _n_opened(body)
+    if n_opened > max_containers and _n_opened(_STRING.sub(b"", body)) > max_containers:
         raise TooLargeError(f"JSON must have at most {max_containers:,} objects and arrays, got more: send it in parts")
     try:
         value = _numbers_only(body) if len(body) > LARGE_BODY else None
@@ -168,9 +171,9 @@ def read_json(body: bytes, *, max_containers: int = MORE_CONTAINERS) -> Any:
     except ValueError:  # Python refuses to read integers of thousands of digits
         raise BadInputError("a number must have at most 4,300 digits, got more") from None
     # as many brackets as levels are needed, so a short body cannot be deep
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and type(value) in (dict, list):
+    if n_opened > MAX_DEPTH and type(value) in (dict, list):
         _require_shallow(value)
-    if b"\\ud" in body or b"\\uD" in body:
+    if b"\\" in body and (b"\\ud" in body or b"\\uD" in body):
         _require_unicode(value)
     return value
 
@@ -210,10 +213,10 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_not_a_numbe
 def _require_shallow(value: Any) -> None:
     level = [value]  # the objects and arrays that stand equally deep
     for _ in range(MAX_DEPTH):
-        inside = (outer.values() if type(outer) is dict else outer for outer in level)
-        level = [inner for values in inside for inner in values if type(inner) is dict or type(inner) is list]
-        if not level:
+        values = list(chain.from_iterable(outer.values() if type(outer) is dict else outer for outer in level))
+        if _CONTAINERS.isdisjoint(map(type, values)):  # the usual case, without a step of Python for each value
             return
+        level = [inner for inner in values if type(inner) in _CONTAINERS]
     raise NotUnderstoodError(f"JSON must be nested at most {MAX_DEPTH} deep, got more")
 
 

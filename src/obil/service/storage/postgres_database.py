@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
@@ -32,6 +32,7 @@ _TIMEOUTS = {
 _TYPES = {
     "blob": "BYTEA", "real": "DOUBLE PRECISION", "integer": "BIGINT", "serial": "BIGSERIAL PRIMARY KEY", "compact": "",
 }  # fmt: skip
+_QUERIES = ("SELECT", "WITH", "SHOW")  # what has rows; other statements are not waited for
 IN_ERROR = 3  # libpq's PQTRANS_INERROR
 SETUP_LOCK = 0x6F62696C  # two processes that start at once create the tables one after the other
 
@@ -39,7 +40,7 @@ SETUP_LOCK = 0x6F62696C  # two processes that start at once create the tables on
 class PostgresDatabase:
     """One connection that writes and one that reads, each behind a lock and reopened when it was lost."""
 
-    lock_rows = " FOR UPDATE"
+    lock_rows = ' ORDER BY name COLLATE "C" FOR UPDATE'  # in the order of Python's `sorted`, whatever the database's
 
     def __init__(self, url: str) -> None:
         import psycopg  # noqa: PLC0415  # an extra
@@ -80,8 +81,9 @@ class PostgresDatabase:
                 self._writer = self._connect(autocommit=False)
             connection = self._writer
             try:
-                yield run
-                self._commit(connection)
+                with self._pipelined(connection):
+                    yield run
+                    self._commit(connection)
             except BaseException:
                 if not (connection.closed or connection.broken):
                     connection.rollback()
@@ -95,6 +97,12 @@ class PostgresDatabase:
         for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
+
+    def _pipelined(self, connection: "psycopg.Connection[Any]") -> AbstractContextManager[Any]:
+        """Return a context in which nothing waits for the server but queries and the commit."""
+        import psycopg  # noqa: PLC0415  # an extra
+
+        return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
 
     def _commit(self, connection: "psycopg.Connection[Any]") -> None:
         """Commit a transaction, and say so if it is unknown whether it was stored."""
@@ -131,7 +139,7 @@ class PostgresDatabase:
 
 def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)  # constant text, never a user's
-    return found.fetchall() if found.description is not None else []
+    return found.fetchall() if sql.startswith(_QUERIES) else []
 
 
 def _reason(error: Exception) -> str:

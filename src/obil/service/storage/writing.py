@@ -77,6 +77,8 @@ class Writing:
 
     def __init__(self, run: Run, lock_rows: str, digests: Digests | None) -> None:
         self._run, self._lock_rows, self._digests = run, lock_rows, digests
+        self._locked: dict[str, StreamRow | None] = {}  # what `lock_all` has read
+        self._meta: dict[str, str | None] = {}  # what was read since the last lock
 
     @property
     def digests(self) -> Digests:
@@ -85,8 +87,20 @@ class Writing:
             raise InvalidStateError("the secret of the store must be opened before its events are written")
         return self._digests
 
+    def lock_all(self, names: Sequence[str]) -> None:
+        """Lock streams in one statement, for `lock` to return."""
+        # as many names as a power of two: the database prepares each statement
+        padded = [*names, *[names[-1]] * ((1 << (len(names) - 1).bit_length()) - len(names))]
+        where = f"name IN ({', '.join('?' * len(padded))})"
+        found = self._run(f"SELECT {STREAM_COLUMNS} FROM streams WHERE {where}{self._lock_rows}", padded)
+        self._locked = {**dict.fromkeys(names), **{row.name: row for row in map(StreamRow._make, found)}}
+        self._meta.clear()
+
     def lock(self, name: str) -> StreamRow | None:
         """Return a stream, locked until the transaction ends."""
+        if name in self._locked:
+            return self._locked.pop(name)
+        self._meta.clear()
         found = self._run(f"SELECT {STREAM_COLUMNS} FROM streams WHERE name = ?{self._lock_rows}", (name,))
         return StreamRow(*found[0]) if found else None
 
@@ -241,15 +255,18 @@ class Writing:
 
     def set_meta(self, name: str, value: str) -> None:
         """Set a value of the whole store."""
+        self._meta.clear()
         self._run(
             "INSERT INTO obil_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (name, value),
         )
 
     def meta(self, name: str) -> str | None:
-        """Return a value of the whole store."""
-        found = self._run("SELECT value FROM obil_meta WHERE name = ?", (name,))
-        return str(found[0][0]) if found else None
+        """Return a value of the whole store, as it was at the last lock or later."""
+        if name not in self._meta:
+            found = self._run("SELECT value FROM obil_meta WHERE name = ?", (name,))
+            self._meta[name] = str(found[0][0]) if found else None
+        return self._meta[name]
 
     def add_model(self, version: str, files: Mapping[str, bytes], *, source: str, at: float, by: str) -> None:
         """Store the files of a model, so that every process and every restart has them."""

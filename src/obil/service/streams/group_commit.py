@@ -177,7 +177,8 @@ class GroupCommit:
             by_stream: dict[str, list[Request]] = {}
             for request in batch:
                 by_stream.setdefault(request.stream, []).append(request)
-            for name, own in sorted(by_stream.items()):  # always in the same order, so that there are no deadlocks
+            session.lock_all(sorted(by_stream))  # always in the same order, so that there are no deadlocks
+            for name, own in sorted(by_stream.items()):
                 creates = next((one.creates for one in own if one.creates is not None), None)
                 opened.add(name)
                 try:
