@@ -1,16 +1,17 @@
 """The interval behind a judge's verdicts holds the truth as often as it says, and what cannot be read is refused."""
 
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import obil
 from obil import InvalidInputError, prevalence_from_judge
-from obil.trackers import BayesBank
 
+PAGE = Path(__file__).parent.parent.parent / "docs" / "judges.md"
 LABELS = [1] * 10 + [0] * 10
 SEEN = ["yes"] * 8 + ["no"] * 3 + ["yes"] + ["no"] * 8
 
@@ -143,19 +144,15 @@ def test_what_cannot_be_read_is_refused(change: dict[str, Any], match: str) -> N
         prevalence_from_judge(given.pop("verdicts"), given.pop("labelled_verdicts"), given.pop("labels"), **given)
 
 
-def test_a_tracker_follows_a_prevalence_that_moves_by_the_verdicts_alone() -> None:
-    """The judge's log-likelihood ratios, calibrated on the labelled items, drive a bank."""
+def test_the_page_runs_and_a_tracker_follows_a_prevalence_that_moves_by_the_verdicts_alone() -> None:
     rng = np.random.default_rng(4)
     labels, seen = drawn(600, 0.5, rng)
-    parts = [drawn(3_000, prevalence, rng)[1] for prevalence in (0.1, 0.4)]
-    model = obil.RatioClassifier.from_scores(seen.astype(float), labels, kind="margin", random_state=0)
-    online = obil.OnlineClassifier(model, tracker=BayesBank(), prior=0.3, monitor=False)
-    found = []
-    for part in parts:
-        online.decide_many(part[:, None].astype(float))
-        interval = online.interval()
-        assert interval is not None
-        found.append((interval[1][0], online.prior[1], interval[1][1]))
-    assert found[0][0] < 0.1 < found[0][2]
-    assert found[1][0] < 0.4 < found[1][2]
-    assert abs(found[1][1] - 0.4) < 0.1
+    days = [np.where(drawn(3_000, prevalence, rng)[1], "yes", "no") for prevalence in (0.1, 0.4)]
+    code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL))
+    names: dict[str, Any] = {"labels": labels, "labelled_verdicts": np.where(seen, "yes", "no"), "verdicts": days[0]}
+    names["days"] = days
+    exec(compile(code, "docs/judges.md", "exec"), names)
+    first, (low, high) = names["found"].interval[1], names["online"].interval()[1]
+    assert first[0] < 0.1 < first[1]
+    assert low < 0.4 < high
+    assert abs(names["online"].prior[1] - 0.4) < 0.1
