@@ -32,6 +32,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4  # links to headings are those that GitHub makes
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"  # `decide` fits beside the page of a class, `OnlineClassifier.decide` does not
 autodoc_typehints = "none"  # numpydoc lists the parameters
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False  # the page of a class lists them
@@ -40,8 +41,11 @@ html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "github_url": "https://github.com/obil/obil",
     "show_toc_level": 2,
+    "header_links_before_dropdown": 3,  # more would put the search into a second line
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
 }
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 
 sphinx_gallery_conf = {

@@ -107,11 +107,12 @@ def _use(model: RatioModel, verification: Verification, rule: Policy) -> str:
         if separation.auc < 0.5:
             return f"For nothing: it does not even tell {ranking}. Check the labels and the units of the columns."
         return f"At most to rank rows: it separates {ranking}. Its probabilities and thresholds are wrong."
+    start = "If more rows confirm it: to" if verification.verdict.decision == "too few" else "To"
     if len(classes) > 2:
-        return f"To decide at a prevalence that moves; the two closest classes are {ranking}."
+        return f"{start} decide at a prevalence that moves. The two closest classes are {ranking}."
     points = _measured(model, verification, rule, 1, with_training_prior(float(model.prior_[1])))
     supported = [point.prior for point in points if point.alert_rate > 0.0 and not point.is_rough]
-    text = f"To alert on {name(classes[1])} at a prevalence that moves. "
+    text = f"{start} alert on {name(classes[1])} at a prevalence that moves. "
     if not supported:
         return text + "These rows are too few to say how good the alerts are at any prevalence."
     if len(supported) == 1:
