@@ -33,9 +33,9 @@ PUBLIC = {
     "obil": """
         Backtest ChangeReport ConcurrentUseError Costs Decision Decisions EstimationError FleetLevel Gate Holdout
         InvalidInputError InvalidStateError ModelFileError NotStartedError OBILClassifier ObilError OnlineClassifier
-        OnlineFleet PerformanceReport PredictionSets PriorEstimate RatioClassifier RatioModel Scores SegmentEstimates
-        Verdict Verification backtest datasets estimate_prior load monitor networks policies prevalence_from_judge save
-        service spark trackers verify
+        OnlineFleet PerformanceReport Plan PredictionSets PriorEstimate RatioClassifier RatioModel Scores
+        SegmentEstimates Verdict Verification backtest datasets estimate_prior load monitor networks plan policies
+        prevalence_from_judge save service spark trackers verify
     """,
     "obil.datasets": """
         GaussianClasses NamedSet ShiftedStream Split Stream duplicate_groups load_named named_sets prior_paths

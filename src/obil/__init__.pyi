@@ -19,6 +19,8 @@ from .estimators.obil_classifier import OBILClassifier as OBILClassifier
 from .estimators.ratio_classifier import RatioClassifier as RatioClassifier
 from .evaluation.backtest import backtest as backtest
 from .evaluation.backtest_result import Backtest as Backtest
+from .evaluation.plan import Plan as Plan
+from .evaluation.plan import plan as plan
 from .evaluation.verify import Verification as Verification
 from .evaluation.verify import verify as verify
 from .online.decision import Decision as Decision

@@ -13,8 +13,8 @@ from obil import __version__
 HELP = "Classifiers that stay right under label shift: when the class prior changes."
 # each is a function, or an app of its own, in the module of its name
 COMMANDS = (
-    "demo", "fit", "backtest", "calibrate", "verify", "predict", "prior", "sql", "report", "stream", "label", "status",
-    "performance", "explain", "serve", "serve-demo", "keys", "compile",
+    "demo", "fit", "backtest", "calibrate", "verify", "plan", "predict", "prior", "sql", "report", "stream", "label",
+    "status", "performance", "explain", "serve", "serve-demo", "keys", "compile",
 )  # fmt: skip
 
 

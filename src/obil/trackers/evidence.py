@@ -89,6 +89,15 @@ class BinaryEvidence:
         _add_log_likelihoods(rows, _nodes()[1], totals)
         return cls(len(rows) // n_folds, totals / n_folds)
 
+    @classmethod
+    def expected(cls, log_ratios: FloatArray, weights: FloatArray, *, n_rows: int) -> "BinaryEvidence":
+        """Return what so many rows say on average, drawn from log ratios (n,) with weights (n,) that sum to 1."""
+        _, priors, _ = _nodes()
+        largest = np.maximum(log_ratios, 0.0)
+        negative, positive = np.exp(-largest), np.exp(log_ratios - largest)
+        totals = [weights @ (np.log(negative + prior * (positive - negative)) + largest) for prior in priors.tolist()]
+        return cls(n_rows, n_rows * np.array(totals))
+
     def __add__(self, other: "BinaryEvidence") -> "BinaryEvidence":
         if not isinstance(other, BinaryEvidence):
             return NotImplemented

@@ -213,7 +213,7 @@ class StreamHub:
         )
 
     async def shadow(self, stream: str) -> records.ShadowComparison:
-        """Return how the shadow model compares with the active one on a stream."""
+        """Return how the shadow model compares with the active model on a stream."""
         row = await asyncio.to_thread(self._row, stream)
         return self._shadow.report(stream, row.id, active=self._version)
 
