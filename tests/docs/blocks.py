@@ -3,6 +3,7 @@
 import re
 import shlex
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,11 +38,11 @@ def blocks_of(page: str, *languages: str) -> list[Block]:
     return [block for block in found if not languages or block.language in languages]
 
 
-def run_python(page: str, names: dict[str, Any]) -> dict[str, Any]:
-    """Run the Python blocks of a page one after the other; return the names after them."""
+def run_python(page: str, names: dict[str, Any], *, edit: Callable[[str], str] = str) -> dict[str, Any]:
+    """Run the Python blocks of a page one after the other, each edited before; return the names after them."""
     for block in blocks_of(page, "python"):
         if block.not_run is None:
-            code = "\n" * (block.line - 1) + block.code  # so that an error names the line of the page
+            code = "\n" * (block.line - 1) + edit(block.code)  # so that an error names the line of the page
             exec(compile(code, str(ROOT / page), "exec"), names)  # our own docs
     return names
 
