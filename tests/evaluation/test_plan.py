@@ -130,6 +130,13 @@ def test_one_of_three_classes_is_planned_for_against_the_rest() -> None:
         obil.plan(model)
 
 
+def test_rules_are_those_of_a_stream(model: obil.RatioModel) -> None:
+    named = obil.Costs.from_matrix(COSTS.matrix[::-1, ::-1], classes=[1, 0])  # the same costs
+    assert obil.plan(model, priors=[0.1], costs=named) == obil.plan(model, priors=[0.1], costs=COSTS)
+    by_name = obil.plan(model, priors=[0.1], policy="f1")
+    assert by_name == obil.plan(model, priors=[0.1], policy=obil.policies.FBetaPolicy())
+
+
 def test_rows_are_searched_for_by_halving() -> None:
     assert first_rows(lambda n: n >= 1) <= 3  # type: ignore[operator]
     assert first_rows(lambda n: n >= 12_345) == pytest.approx(12_345, rel=0.011)
@@ -146,6 +153,12 @@ def test_a_gaussian_pair_has_its_auc() -> None:
     ("wrong", "message"),
     [
         ({"priors": [0.0]}, "prior must lie in"),
+        ({"priors": []}, "priors must be a list of one prior or more"),
+        ({"priors": 0.1}, "priors must be a list of one prior or more, got 0.1"),
+        ({"priors": ["a"]}, "priors must be numbers"),
+        ({"policy": "f2"}, "a policy must be one of"),
+        ({"policy": 1}, "policy must be one of obil.policies or its name"),
+        ({"random_state": -1}, "random_state must be an integer"),
         ({"n_labels": 0}, "n_labels must be an integer"),
         ({"n_rows": -1}, "n_rows must be an integer"),
         ({"level": 1.5}, "level must lie in"),

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, expit, logit, ndtr, ndtri
 
-from obil.arrays import FloatArray, as_integer, require_in
-from obil.bayes.costs import EQUAL_COSTS, Costs
+from obil.arrays import FloatArray, as_floats, as_integer, require_in
+from obil.bayes.costs import Costs
 from obil.bayes.one_vs_rest import positive_class
 from obil.errors import InvalidInputError
 from obil.evaluation.monitor_delays import monitor_delays
 from obil.evaluation.operating_points import costs_of
 from obil.evaluation.scored_rows import WITHIN, ScoredRows, first_rows
-from obil.online.decision_rule import class_number
+from obil.online.decision_rule import DecisionRule, class_number
 from obil.policies import BoundPolicy, CostPolicy, Policy
 from obil.readable import JsonRecord, Table, as_html, as_text
 from obil.serving.ratio_model import as_ratio_model
@@ -110,7 +110,7 @@ def plan(
     model: Any,
     *,
     priors: Sequence[float] | None = None,
-    policy: Policy | None = None,
+    policy: Policy | str | None = None,
     costs: Costs | None = None,
     positive: Any = None,
     n_labels: int = 200,
@@ -130,7 +130,8 @@ def plan(
     priors
         Of the positive class, to plan for; a quarter of its training odds to four times them if None.
     policy, costs
-        The rule for the threshold; equal costs if None. What a policy other than costs saves is counted in errors.
+        The rule for the threshold, as in `OnlineClassifier`; equal costs if None. What a policy other than costs saves
+        is counted in errors.
     positive
         The class that is alerted on; `classes_[1]` of two if None.
     n_labels
@@ -153,16 +154,16 @@ def plan(
         raise InvalidInputError("give costs or a policy, not both: a cost policy is CostPolicy(costs)")
     require_in("level", level, 0.5, 0.999)
     n_labels, n_rows = as_integer("n_labels", n_labels, 1), as_integer("n_rows", n_rows, 1)
+    seed = as_integer("random_state", random_state, 0, 2**32 - 1)
     chosen = positive_class(class_number(positive, fitted), n_classes=fitted.n_classes)
     training = float(fitted.prior_[chosen])
-    asked = _around(training) if priors is None else [float(one) for one in priors]
-    for one in asked:
-        require_in("a prior", one, 1e-6, 1.0 - 1e-6)
-    rule = policy if policy is not None else CostPolicy(EQUAL_COSTS if costs is None else costs)
-    bound, unit_costs = rule.bind(fitted.holdout_, positive=chosen), costs_of(rule)
+    asked = _around(training) if priors is None else _as_priors(priors)
+    rule = DecisionRule(fitted, policy if costs is None else CostPolicy(costs), chosen)
+    bound: BoundPolicy = rule.bound  # type: ignore[assignment]  # a rule for one class always has one
+    unit_costs = costs_of(rule.policy)
     rows = ScoredRows.of(fitted.holdout_, fitted.prior_, chosen)
     evidence = ScoredRows.of(fitted.evidence_holdout, fitted.prior_, chosen)
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(seed)
     planned = []
     for prior in sorted(asked):
         cost = rows.cost_at(prior, unit_costs)
@@ -173,7 +174,7 @@ def plan(
             PlannedPrior(
                 prior, evidence.rows_to_know(prior, level), 1_000.0 * (static - best),
                 _rows_to_save(cost, bound, evidence, prior, training),
-                _least_auc(bound, unit_costs, prior, training, n_rows) if isinstance(rule, CostPolicy) else None,
+                _least_auc(bound, unit_costs, prior, training, n_rows) if isinstance(rule.policy, CostPolicy) else None,
                 alerts, precision, recall, *widths,
             )
         )  # fmt: skip
@@ -181,7 +182,7 @@ def plan(
     return Plan(
         fitted.classes_.tolist()[chosen], training, rows.auc, (float(matrix[1, 0]), float(matrix[0, 1])),
         n_labels, n_rows, level, tuple(planned),
-        monitor_delays(fitted, positive=chosen, random_state=random_state),
+        monitor_delays(fitted, positive=chosen, random_state=seed),
     )  # fmt: skip
 
 
@@ -236,6 +237,13 @@ def _mean_width(hits: Any, n: Any, level: float) -> float | None:
         return None
     a, b = hits[some] + 0.5, n[some] - hits[some] + 0.5
     return float(np.mean(betaincinv(a, b, (1.0 + level) / 2.0) - betaincinv(a, b, (1.0 - level) / 2.0)))
+
+
+def _as_priors(priors: Sequence[float]) -> list[float]:
+    values = as_floats(priors, "priors")
+    if values.ndim != 1 or not values.size:
+        raise InvalidInputError(f"priors must be a list of one prior or more, got {priors!r:.80}")
+    return [require_in("a prior", one, 1e-6, 1.0 - 1e-6) for one in values.tolist()]
 
 
 def _around(prior: float) -> list[float]:
