@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,11 +27,11 @@ PATH_PRIORS = tuple(np.geomspace(0.005, 0.6, 12).tolist())  # between which savi
 TEXT = """A logistic regression is fitted on one part of the rows and planned for; streams are drawn from the other
 part, which neither fit nor plan has seen. Each figure is what streams gave over what was planned, both averaged over
 {n_splits} splits, each with {n_streams} streams of {n_rows:,} rows. Width: of the {level:.0%} interval of the prior
-without labels, at four priors around that of training. Saving: of costs 1 and {false_negative:g}, thresholds at the true
-prior against the training prior's; on the six simulated scenarios along their paths, on real sets at those priors. By
-the bank: the same, at the prior that the Bayes bank tracks from the training prior on, which lags behind a prior that
-moves. Delay: median rows until the monitor's alarm, {n_monitored} streams, three changes of the scores. Savings planned
-below {small:g} per 1,000 rows and changes that the monitor does not notice are left out.
+without labels, at four priors around that of training. Saving: of costs 1 and {false_negative:g}, thresholds at the
+true prior against the training prior's; on the six simulated scenarios along their paths, on real sets at those
+priors. By the bank: the same, at the prior that the Bayes bank tracks from the training prior on, which lags behind a
+prior that moves. Delay: median rows until the monitor's alarm, {n_monitored} streams, three changes of the scores.
+Savings planned below {small:g} per 1,000 rows and changes that the monitor does not notice are left out.
 """
 
 
@@ -127,7 +128,8 @@ def _fitted(name: str, settings: Settings) -> tuple[RatioModel, tuple[FloatArray
         split = split_set(name, settings["seed"], 0.5)
         X, new = split.train.to_numpy(np.float64), split.test.to_numpy(np.float64)
         y, labels = split.train_labels, split.test_labels
-    classifier = RatioClassifier(make_pipeline(StandardScaler(), LogisticRegression()), random_state=settings["seed"])
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression())
+    classifier = RatioClassifier(pipeline, random_state=settings["seed"])
     model = classifier.fit(X, y).model_
     scores = model.score(new)
     return model, (scores.log_ratios, scores.evidence_from(0)), labels
