@@ -13,11 +13,13 @@ import pytest
 
 import obil
 from obil.service.refusals import NotStoredError, RefusedError
+from obil.service.storage import postgres_database
 from obil.service.storage.store import Store, open_store
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Label, Rows, Sender
 from obil.service.streams.replay import replay
 from obil.service.streams.stream_hub import StreamHub
+from obil.service.streams.stream_request import NewStream
 from tests.service.models import gaussian_rows, saved_model
 from tests.service.postgres import PostgresServer, open_test_store, postgres_server, skip_without_postgres
 from tests.service.service_process import ServiceLauncher
@@ -285,6 +287,104 @@ def test_a_transaction_that_failed_inside_is_never_taken_for_kept(url: str) -> N
     store.close()
 
 
+def test_a_write_that_fails_is_known_before_the_commit_and_stores_nothing(url: str) -> None:
+    store = open_store(url)
+
+    def write(*, then_read: bool) -> None:
+        with store.writing() as session:
+            session.set_meta("probe", "lost")
+            session._run("INSERT INTO obil_meta (name, value) VALUES (?, ?)", ("probe", "twice"))
+            session.set_meta("probe", "lost too")
+            if then_read:
+                session.meta("probe")
+
+    for then_read in (False, True):
+        with pytest.raises(NotStoredError, match="nothing of this request was stored: duplicate key"):
+            write(then_read=then_read)
+        assert store.meta("probe") is None
+    with store.writing() as session:
+        session.set_meta("probe", "kept")
+    assert store.meta("probe") == "kept"
+    store.close()
+
+
+@pytest.mark.parametrize("last", ["query", "write"])
+def test_a_process_that_hangs_in_a_transaction_loses_it_and_its_locks(
+    url: str, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    settings = [one.replace("'60s'", "'300ms'") for one in postgres_database._SETTINGS]
+    monkeypatch.setattr(postgres_database, "_SETTINGS", settings)
+    store = open_store(url)
+
+    def hang() -> None:
+        with store.writing() as session:
+            session.lock("shop")
+            if last == "write":
+                session.set_meta("probe", "lost")
+            time.sleep(1.5)
+            session.lock("shop")
+
+    with pytest.raises(NotStoredError, match="nothing of this request was stored"):
+        hang()
+    assert store.meta("probe") is None
+    store.close()
+
+
+def queue_together(hub: StreamHub, *names: str) -> list[Any]:
+    """Queue a request on each stream, for one transaction; a stream that is new is created."""
+    creates, begun, held = NewStream(hub._default_settings, "ann"), threading.Event(), threading.Event()
+
+    def hold(_live: Any, _session: Any, _at: float) -> None:
+        begun.set()
+        held.wait(30.0)
+
+    hub._writer.submit("held", hold, creates=creates)
+    begun.wait(30.0)
+    queued = [hub._writer.submit(name, lambda live, _session, _at: live.row.name, creates=creates) for name in names]
+    held.set()
+    return queued
+
+
+def test_two_processes_that_make_a_stream_while_they_share_another_do_not_deadlock(start: Start) -> None:
+    rows, _ = gaussian_rows(1, 0.3, 2)
+    one, two = start(), start()
+    for hub in (one, two):
+        decide(hub, rows, stream="shared")
+    elsewhere: list[Any] = []
+    opened = one._writer._open
+
+    def make_it_elsewhere_first(name: str, *rest: Any) -> Any:
+        if name == "new" and not elsewhere:
+            decide(two, rows, stream="new")
+            elsewhere.extend(queue_together(two, "new", "shared"))
+            time.sleep(0.5)  # it locks one after the other
+        return opened(name, *rest)
+
+    one._writer._open = make_it_elsewhere_first
+    here = queue_together(one, "new", "shared")
+    assert [future.result(30.0) for future in here] == ["new", "shared"]
+    assert [future.result(30.0) for future in elsewhere] == ["new", "shared"]
+
+
+def test_a_deadlock_is_answered_as_not_stored_and_the_next_request_is_taken(start: Start, url: str) -> None:
+    import psycopg
+
+    rows, _ = gaussian_rows(1, 0.3, 2)
+    hub, lock = start(), "SELECT id FROM streams WHERE name = %s FOR UPDATE"
+    for name in ("other", "shared"):
+        decide(hub, rows, stream=name)
+    with psycopg.connect(url) as foreign:  # locks in the other order
+        foreign.execute("SET deadlock_timeout = '60s'")  # the server ends the transaction of the service
+        foreign.execute(lock, ("shared",))
+        queued = queue_together(hub, "other", "shared")
+        time.sleep(0.5)
+        foreign.execute(lock, ("other",))
+        for future in queued:
+            with pytest.raises(NotStoredError, match="nothing of this request was stored: deadlock detected"):
+                future.result(30.0)
+    assert [future.result(30.0) for future in queue_together(hub, "other", "shared")] == ["other", "shared"]
+
+
 def test_a_commit_whose_answer_is_lost_counts_once_when_it_is_sent_again(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +415,7 @@ def test_a_connection_lost_at_the_commit_is_not_said_to_have_kept_nothing(server
     def write_while_the_connection_is_cut() -> None:
         with store.writing() as session:
             session.set_meta("probe", "1")
+            session.meta("probe")  # sends what was written
             server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
 
     with pytest.raises(NotStoredError, match="may or may not be stored"):

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from obil.errors import InvalidInputError
@@ -32,7 +32,8 @@ _TIMEOUTS = {
 _TYPES = {
     "blob": "BYTEA", "real": "DOUBLE PRECISION", "integer": "BIGINT", "serial": "BIGSERIAL PRIMARY KEY", "compact": "",
 }  # fmt: skip
-_QUERIES = ("SELECT", "WITH", "SHOW")  # what has rows; other statements are not waited for
+_QUERIES = ("SELECT", "WITH", "SHOW")  # what has rows; other statements wait to be sent together
+Statement = tuple[str, Sequence[Any]]  # and its values
 IN_ERROR = 3  # libpq's PQTRANS_INERROR
 SETUP_LOCK = 0x6F62696C  # two processes that start at once create the tables one after the other
 
@@ -66,24 +67,33 @@ class PostgresDatabase:
         with self._reading, as_not_stored(self._error, _reason):
             if self._reader is None or self._reader.closed or self._reader.broken:
                 self._reader = self._connect(autocommit=True)
-            return _run(self._reader, sql, values)
+            return _run(self._reader, [(sql, values)])
 
     @contextmanager
     def transaction(self) -> Iterator[Run]:
-        """Begin; commit and wait for the server's disk at the end, or roll back on an error."""
+        """Begin; commit and wait for the server's disk at the end, or roll back on an error.
+
+        What has no rows is sent with the next query, or before the commit. All of its errors are known by then.
+        """
+        unsent: list[Statement] = []
 
         def run(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+            unsent.append((sql, values))
+            if not sql.startswith(_QUERIES):
+                return []
+            statements = unsent.copy()
+            unsent.clear()
             with as_not_stored(self._error, _reason):  # here, so that other errors are not taken for it
-                return _run(connection, sql, values)
+                return _run(connection, statements)
 
         with self._writing, as_not_stored(self._error, _reason):
             if self._writer is None or self._writer.closed or self._writer.broken:
                 self._writer = self._connect(autocommit=False)
             connection = self._writer
             try:
-                with self._pipelined(connection):
-                    yield run
-                    self._commit(connection)
+                yield run
+                _run(connection, unsent)
+                self._commit(connection)
             except BaseException:
                 if not (connection.closed or connection.broken):
                     connection.rollback()
@@ -97,12 +107,6 @@ class PostgresDatabase:
         for connection in (self._reader, self._writer):
             if connection is not None:
                 connection.close()
-
-    def _pipelined(self, connection: "psycopg.Connection[Any]") -> AbstractContextManager[Any]:
-        """Return a context in which nothing waits for the server but queries and the commit."""
-        import psycopg  # noqa: PLC0415  # an extra
-
-        return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
 
     def _commit(self, connection: "psycopg.Connection[Any]") -> None:
         """Commit a transaction, and say so if it is unknown whether it was stored."""
@@ -137,9 +141,18 @@ class PostgresDatabase:
         return connection
 
 
-def _run(connection: "psycopg.Connection[Any]", sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)  # constant text, never a user's
-    return found.fetchall() if sql.startswith(_QUERIES) else []
+def _run(connection: "psycopg.Connection[Any]", statements: Sequence[Statement]) -> list[tuple[Any, ...]]:
+    """Run statements, waiting for the server once, and return the rows of the last one.
+
+    Nothing is left under way in between: the server ends a transaction that is idle, but not a pipeline that is open.
+    """
+    import psycopg  # noqa: PLC0415  # an extra
+
+    found: psycopg.Cursor[Any] | None = None
+    with connection.pipeline() if len(statements) > 1 and psycopg.Pipeline.is_supported() else nullcontext():
+        for sql, values in statements:  # constant text, never a user's
+            found = connection.execute(sql.replace("%", "%%").replace("?", "%s"), values)
+    return found.fetchall() if found is not None and found.description is not None else []
 
 
 def _reason(error: Exception) -> str:

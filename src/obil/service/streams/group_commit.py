@@ -177,7 +177,9 @@ class GroupCommit:
             by_stream: dict[str, list[Request]] = {}
             for request in batch:
                 by_stream.setdefault(request.stream, []).append(request)
-            session.lock_all(sorted(by_stream))  # always in the same order, so that there are no deadlocks
+            # always in the same order, so that there are no deadlocks: with a new stream among them, one by one
+            if by_stream.keys() <= self._streams.keys():
+                session.lock_all(sorted(by_stream))
             for name, own in sorted(by_stream.items()):
                 creates = next((one.creates for one in own if one.creates is not None), None)
                 opened.add(name)
