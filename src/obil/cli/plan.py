@@ -23,10 +23,10 @@ def plan(
     cost_fn: common.CostFalseNegative = None,
     policy: common.PolicyText = None,
     positive: Annotated[str | None, typer.Option("--positive", help="Class to alert on; the second of two.")] = None,
-    labels: Annotated[int, typer.Option("--labels", help="How many rows will be labelled.")] = 200,
-    rows: Annotated[int, typer.Option("--rows", help="Rows within which adapting should bring its saving.")] = 10_000,
+    labels: Annotated[int, typer.Option("--labels", min=1, help="How many rows will be labelled.")] = 200,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows within which adapting should pay.")] = 10_000,
     level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.9,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulated streams and labels.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulated streams and labels.")] = 0,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the plan to this PNG file.")] = None,
     trust: common.Trust = None,
     as_json: common.AsJson = False,
@@ -40,6 +40,8 @@ def plan(
     from obil.evaluation.plan import plan as planned
     from obil.serving.ratio_model import class_named
 
+    if plot is not None:
+        tables.require_file_to_write(plot, unlike=model, option="--plot")
     fitted = tables.load_model(model, trust)
     chosen = None if positive is None else fitted.classes_.tolist()[class_named(positive, fitted.classes_)]
     rule = common.chosen_policy(policy, cost_fp, cost_fn)
@@ -51,7 +53,7 @@ def plan(
     if plot is not None:
         from obil.evaluation.plan_plot import draw_plan
 
-        draw_plan(found, plot)
+        tables.write_whole(plot, lambda path: draw_plan(found, path))
     if as_json:
         common.print_json({"model": str(model)} | found.to_json())
         return

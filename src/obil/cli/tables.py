@@ -194,16 +194,16 @@ def read_labelled(table: Path, model: "RatioModel", target: str) -> LabelledTabl
     return LabelledTable(read.rows[labelled], numbers, n_unlabelled)
 
 
-def require_file_to_write(out: Path, *, unlike: Path) -> None:
+def require_file_to_write(out: Path, *, unlike: Path, option: str = "--out") -> None:
     """Refuse an output file that cannot be written, or that is the input, before the long work."""
     from obil.errors import InvalidInputError
 
     if out.is_dir():
-        raise InvalidInputError(f"--out must be a file, and {out} is a folder")
+        raise InvalidInputError(f"{option} must be a file, and {out} is a folder")
     if not out.parent.is_dir():
-        raise InvalidInputError(f"--out must lie in a folder that exists, got {out}: make {out.parent} first")
+        raise InvalidInputError(f"{option} must lie in a folder that exists, got {out}: make {out.parent} first")
     if out.exists() and unlike.exists() and out.samefile(unlike):
-        raise InvalidInputError(f"--out must be another file than the input, got {out}")
+        raise InvalidInputError(f"{option} must be another file than the input, got {out}")
 
 
 def require_folder_to_write(out: Path) -> None:

@@ -23,8 +23,7 @@ def draw_plan(found: Plan, path: Path) -> None:
     )
     for name, values, style, colour in curves:
         known = [(prior, value) for prior, value in zip(priors, values, strict=True) if value is not None]
-        if known:
-            rows.plot(*zip(*known, strict=True), style, color=colour, label=name)
+        rows.plot(*(zip(*known, strict=True) if known else ([], [])), style, color=colour, label=name)
     rows.set(ylabel="rows without labels", yscale="log")
     for axes in (saving, rows):
         axes.set_xscale("log")
