@@ -74,6 +74,18 @@ def test_a_file_that_is_no_parquet_is_refused_in_a_line(here: Path) -> None:
     assert len(ran.stderr.splitlines()) == 1
 
 
+def test_a_parquet_file_without_the_columns_is_refused_as_its_csv_is(here: Path) -> None:
+    pd.DataFrame({'the "id"': [1], "b,c": [2]}).to_parquet("new.parquet")
+    ran = obil(*STREAM, "new.parquet", "--out", "a.csv")
+    assert "must have a column 'size', got the columns: the \"id\", b,c" in ran.stderr
+
+
+def test_a_parquet_file_without_rows_gives_one_without_rows(here: Path) -> None:
+    as_parquet(here)[:0].to_parquet("new.parquet")
+    assert obil(*STREAM, "new.parquet", "--out", "a.parquet").exit_code == 0
+    assert len(pd.read_parquet("a.parquet")) == 0
+
+
 def test_without_pyarrow_it_says_what_to_install(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     assert "pip install pyarrow" in obil(*STREAM, "new.csv", "--out", "out.parquet").stderr

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator, Sequence
 from csv import reader as reader_of
+from csv import writer as writer_of
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ class ParquetLines(ArrivingBytes):
             self._file.close()
             raise InvalidInputError(f"{table} is not a parquet file that can be read: {_line(error)}") from None
         self._n_rows, self._rows_read = file.metadata.num_rows, 0
-        self._blocks = self._csv(file, [name for name in file.schema_arrow.names if name in set(wanted)])
+        names = file.schema_arrow.names
+        self._blocks = self._csv(file, [name for name in names if name in set(wanted)] or names)
 
     def read1(self, size: int) -> bytes:  # a batch is read as a whole
         """Return the lines of the next batch; b"" is the end."""
@@ -51,24 +53,23 @@ class ParquetLines(ArrivingBytes):
         import pyarrow as pa
         from pyarrow.csv import WriteOptions, write_csv
 
-        header = True
+        header = io.StringIO()
+        writer_of(header, lineterminator="\n").writerow(names)
+        yield header.getvalue().encode()
         try:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(names)):
                 columns = [_plain(column) for column in batch.columns]
                 text = io.BytesIO()
                 table = pa.table(columns, names=batch.schema.names)
-                write_csv(table, text, WriteOptions(include_header=header, batch_size=BATCH_ROWS))
-                header = False
+                write_csv(table, text, WriteOptions(include_header=False, batch_size=BATCH_ROWS))
                 self._rows_read += batch.num_rows
                 yield text.getvalue()
         except pa.ArrowException as error:
             raise InvalidInputError(f"{self.name} cannot be read: {_line(error)}") from None
-        if header:  # a file without rows
-            yield (",".join(f'"{name}"' for name in names) + "\n").encode()
 
 
 def write_parquet(lines: Path, out: Path, *, numbers: Sequence[str], whole: Sequence[str]) -> None:
-    """Write a CSV as a parquet file, whole or not at all; columns that are no `numbers`, or `whole` ones, are text."""
+    """Write a CSV as a parquet file, whole or not at all: `numbers` as floats, `whole` as integers, others as text."""
     import pyarrow as pa
     from pyarrow import csv
     from pyarrow.parquet import ParquetWriter
