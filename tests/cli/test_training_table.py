@@ -62,17 +62,19 @@ def test_what_is_kept_can_be_read_again_and_a_damaged_file_is_refused(here: Path
     (here / "model" / FILE).write_text("{}")
     with pytest.raises(ModelFileError, match="changed or cut short"):
         TrainingTable.read(here / "model")
-    manifest["files"][FILE] = sha256(b"{}").hexdigest()
-    (here / "model" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ModelFileError, match="damaged"):
-        TrainingTable.read(here / "model")
+    for damaged in (b"{}", b'{"limits": {}, "digests": "", "one_in": 1e999}', b'{"limits": {"size": [0]}}'):
+        (here / "model" / FILE).write_bytes(damaged)
+        manifest["files"][FILE] = sha256(damaged).hexdigest()
+        (here / "model" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(ModelFileError, match="damaged"):
+            TrainingTable.read(here / "model")
 
 
 def test_limits_lie_beyond_the_extremes_by_the_width_of_the_middle() -> None:
     table = {"a": np.append(np.linspace(0.0, 1.0, 1_000), 50.0), "b": np.full(1_001, np.nan), "c": np.full(1_001, 2.0)}
     limits = TrainingTable.of(table, ColumnEncoder.fit(table)).limits
     assert limits["a"] == pytest.approx((-0.98, 50.98), abs=0.01)
-    assert limits["b"] == (-np.inf, np.inf)
+    assert "b" not in limits  # JSON has no infinity
     assert limits["c"] == (2.0, 2.0)
 
 
@@ -88,5 +90,7 @@ def test_a_long_table_is_sampled_and_rows_that_repeat_by_themselves_are_not_kept
     assert 350 < len(known.digests) < 650  # the standard deviation is 21
     half = {name: np.append(values[:1_000], rng.normal(size=1_000)) for name, values in table.items()}
     assert 600 < known.n_seen(half, encoder) < 1_400  # 95
+    parts = [{name: values[first : first + 100] for name, values in table.items()} for first in range(0, 5_000, 100)]
+    assert max(known.n_seen(part, encoder) for part in parts) == 100  # no more than there are
     flags = {name: (values > 0.0).astype(float) for name, values in table.items()}
     assert TrainingTable.of(flags, ColumnEncoder.fit(flags)).digests.size == 0

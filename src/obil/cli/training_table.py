@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from obil.arrays import FloatArray
+from obil.arrays import FloatArray, as_integer
 from obil.errors import ModelFileError
 from obil.serving.columns import ColumnEncoder
 from obil.serving.files import saved_beside
@@ -50,7 +50,8 @@ class TrainingTable:
         """Return what is kept of a table."""
         matrix = encoder.encode(table)
         numbers = [place for place, column in enumerate(encoder.columns) if not column.is_category]
-        limits = {encoder.names[place]: _limits(matrix[:, place]) for place in numbers}
+        finite = {place: matrix[np.isfinite(matrix[:, place]), place] for place in numbers}
+        limits = {encoder.names[place]: _limits(values) for place, values in finite.items() if values.size}
         repeats_by_itself = len(encoder.columns) == 1 or not any(
             len(np.unique(matrix[:, place])) >= FEWEST_VALUES for place in numbers
         )
@@ -60,10 +61,12 @@ class TrainingTable:
         return cls(limits, np.unique(_kept(_digests(matrix), one_in)), one_in)
 
     def n_seen(self, table: Any, encoder: ColumnEncoder) -> int:
-        """Return about how many rows of a table are rows of this one."""
+        """Return how many rows of a table are rows of this one; about so many where digests were left out."""
         if not self.digests.size:
             return 0
-        return int(np.isin(_kept(_digests(encoder.encode(table)), self.one_in), self.digests).sum()) * self.one_in
+        digests = _digests(encoder.encode(table))
+        n_seen = int(np.isin(_kept(digests, self.one_in), self.digests).sum())
+        return min(n_seen * self.one_in, len(digests))
 
     def to_bytes(self) -> bytes:
         """Return the file."""
@@ -80,7 +83,7 @@ class TrainingTable:
             saved = json.loads(data)
             limits = {str(name): (float(low), float(high)) for name, (low, high) in saved["limits"].items()}
             digests = np.frombuffer(base64.b64decode(saved["digests"], validate=True), dtype="<u8")
-            return cls(limits, digests.astype(np.uint64), max(int(saved["one_in"]), 1))
+            return cls(limits, digests.astype(np.uint64), as_integer("one_in", saved["one_in"], 1))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelFileError(f"{model / FILE} is damaged: {error}") from None
 
@@ -98,20 +101,18 @@ def warn_of_seen_rows(model: RatioModel, folder: Path, rows: Any, n_rows: int, t
         return
     n_seen = known.n_seen(rows, model.encoder)
     if n_seen >= max(REPEATED * n_rows, 2):
+        about = "about " if known.one_in > 1 else ""
         typer.echo(
-            f"Note: {n_seen:,} of the {n_rows:,} rows of {table} are rows of the training table too, which the model "
-            "knows: leave them out, and cut hold-outs before fitting",
+            f"Note: {about}{n_seen:,} of the {n_rows:,} rows of {table} are rows of the training table too, which the "
+            "model knows: leave them out, and cut hold-outs before fitting",
             err=True,
         )
 
 
 def _limits(values: FloatArray) -> tuple[float, float]:
-    """Return the extremes of a column, each moved outwards by the width of its middle 98 %."""
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return -np.inf, np.inf
-    low, high = float(finite.min()), float(finite.max())
-    first, last = np.quantile(finite, MIDDLE).tolist()
+    """Return the extremes of finite numbers, each moved outwards by the width of their middle 98 %."""
+    low, high = float(values.min()), float(values.max())
+    first, last = np.quantile(values, MIDDLE).tolist()
     width = last - first or high - low
     return low - width, high + width
 
