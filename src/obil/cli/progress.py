@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 Progress = Annotated[
-    bool, typer.Option("--progress", help="Count fits and the time left in a log, too, and not on a terminal only.")
+    bool,
+    typer.Option("--progress", help="Show how many fits are done and the time left also where there is no terminal."),
 ]
 
 

@@ -35,11 +35,13 @@ def rate_text(done: int, total: int, seconds: float) -> str:
 
     >>> rate_text(5, 20, 30.0)
     '5 of 20, 10 per minute, 90 s left'
+    >>> rate_text(15, 16, 0.3)
+    '15 of 16, 3,000 per minute, 0 s left'
     """
     if not done:
         return f"0 of {total:,}"
-    rate = 60.0 * done / max(seconds, 1e-9)
-    return f"{done:,} of {total:,}, {rate:,.3g} per minute, {seconds * (total - done) / done:,.0f} s left"
+    rate, left = 60.0 * done / max(seconds, 1e-9), seconds * (total - done) / done
+    return f"{done:,} of {total:,}, {rate:,.{0 if rate >= 10.0 else 1}f} per minute, {left:,.0f} s left"
 
 
 def counted(show: Show | None, total: int) -> Callable[[], None]:
