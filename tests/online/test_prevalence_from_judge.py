@@ -122,9 +122,9 @@ def test_more_items_than_are_counted_are_scaled() -> None:
     [
         ({"verdicts": []}, "must hold a verdict on each item"),
         ({"verdicts": [["yes", "no"]] * 5}, "2 judges and labelled_verdicts of 1"),
-        ({"verdicts": ["yes", None]}, "verdicts has none on item 1"),
-        ({"verdicts": [1.0, float("nan")]}, "verdicts has none on item 1"),
-        ({"verdicts": pd.Series(["yes", pd.NA])}, "verdicts has none on item 1"),
+        ({"verdicts": ["yes", None]}, "verdicts has no verdict on item 1"),
+        ({"verdicts": [1.0, float("nan")]}, "verdicts has no verdict on item 1"),
+        ({"verdicts": pd.Series(["yes", pd.NA])}, "verdicts has no verdict on item 1"),
         ({"verdicts": [["yes"], ["yes", "no"]]}, "single value"),
         ({"verdicts": np.linspace(0.0, 1.0, 50)}, "bins=5"),
         ({"labels": LABELS[:5]}, "20 verdicts and 5 labels"),
@@ -134,7 +134,7 @@ def test_more_items_than_are_counted_are_scaled() -> None:
         ({"labels": [0.0, float("nan")] * 10}, "must be known"),
         ({"labels": [LABELS]}, r"shape \(1, 20\)"),
         ({"bins": 1}, "bins must be an integer"),
-        ({"bins": 3}, "verdicts must be numbers"),
+        ({"bins": 3}, r"verdicts must be numbers, got \[\['yes'\], \['no'\], "),
         ({"level": 1.0}, "level must lie"),
     ],
 )

@@ -100,7 +100,7 @@ def _columns(verdicts: Any, name: str) -> npt.NDArray[Any]:
         )
     for item, row in enumerate(values.tolist()):
         if any(map(_is_missing, row)):
-            raise InvalidInputError(f"{name} has none on item {item}: give a missing verdict a name of its own")
+            raise InvalidInputError(f"{name} has no verdict on item {item}: give a missing verdict a name of its own")
     return values
 
 
@@ -134,7 +134,7 @@ def _two_classes(labels: npt.ArrayLike) -> tuple[tuple[Any, Any], IntArray]:
 
 def _binned(judged: npt.NDArray[Any], seen: npt.NDArray[Any], bins: int) -> tuple[IntArray, IntArray]:
     """Return the bin of each score, between quantiles of all scores of its judge, labelled or not."""
-    scores = as_floats(judged, "verdicts"), as_floats(seen, "labelled_verdicts")
+    scores = as_floats(judged.tolist(), "verdicts"), as_floats(seen.tolist(), "labelled_verdicts")  # a list fits a line
     edges = np.quantile(np.concatenate(scores), np.arange(1, bins) / bins, axis=0)  # (bins - 1, J)
     numbers = [
         np.stack([np.searchsorted(edges[:, k], part[:, k], side="right") for k in range(part.shape[1])], axis=1)
