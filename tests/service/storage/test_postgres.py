@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import obil
-from obil.service.refusals import NotStoredError, RefusedError
+from obil.service.refusals import ModelRefusedError, NotStoredError, RefusedError
 from obil.service.storage import postgres_database
 from obil.service.storage.store import Store, open_store
+from obil.service.storage.writing import Writing
 from obil.service.streams.model_registry import ModelRegistry
 from obil.service.streams.operations import Label, Rows, Sender
 from obil.service.streams.replay import replay
@@ -204,6 +205,37 @@ def test_a_version_that_one_process_activates_or_compares_the_other_does_too(
     )
     asyncio.run(two.models.remove(third))
     assert [row.version for row in one._registry.versions()] == [first, version]
+
+
+@pytest.mark.parametrize("change", ["activate", "start_shadow"])
+def test_a_version_that_is_being_put_to_use_cannot_be_deleted_by_another_process(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    one, two = start()._registry, start()._registry
+    newer = saved_model(tmp_path / "newer", seed=1)
+    version = one.add({path.name: path.read_bytes() for path in newer.iterdir()}, by="ann")
+    begun, set_meta = threading.Event(), Writing.set_meta
+
+    def slowly(session: Writing, name: str, value: str) -> None:
+        begun.set()
+        time.sleep(0.5)
+        set_meta(session, name, value)
+
+    def put_to_use() -> None:
+        if change == "activate":
+            one.activate(version, by="ann")
+        else:
+            one.start_shadow(version, fraction=1.0, by="ann")
+
+    def remove() -> None:
+        begun.wait(30.0)
+        with pytest.raises(ModelRefusedError):
+            two.remove(version)
+
+    monkeypatch.setattr(Writing, "set_meta", slowly)
+    at_once(put_to_use, remove)
+    assert two.get(version).n_features == one.get(version).n_features
+    assert version in [row.version for row in two.versions()]
 
 
 def copy_files(source: Path, target: Path) -> None:

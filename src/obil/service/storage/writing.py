@@ -268,6 +268,10 @@ class Writing:
             self._meta[name] = str(found[0][0]) if found else None
         return self._meta[name]
 
+    def lock_meta(self, name: str) -> None:
+        """Have other processes that lock a value of the whole store wait until the transaction ends."""
+        self._run(f"SELECT value FROM obil_meta WHERE name = ?{self._lock_rows}", (name,))
+
     def add_model(self, version: str, files: Mapping[str, bytes], *, source: str, at: float, by: str) -> None:
         """Store the files of a model, so that every process and every restart has them."""
         for name, content in files.items():

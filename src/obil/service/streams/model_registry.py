@@ -48,7 +48,7 @@ class ModelRegistry:
         files = {path.name: path.read_bytes() for path in sorted(self._folder.iterdir()) if path.is_file()}
         version, at = version_of(files), time.time()
         self._require_fit(version, files, self._trusted)
-        with self._store.writing() as session:
+        with self._changing() as session:
             session.add_model(version, files, source=FROM_FOLDER, at=at, by=by)
             active = session.meta(CURRENT)
             if again or active is None or session.meta(TAKEN) != version:
@@ -67,7 +67,7 @@ class ModelRegistry:
             require_loadable(folder)
         model = self._require_fit(version, files, ())
         self._require_columns(model, "an uploaded model")
-        with self._store.writing() as session:
+        with self._changing() as session:
             models = session.models()
             waiting = [one for one in models if one.source == UPLOADED and one.activated is None]
             if len(waiting) >= MOST_UPLOADS and all(one.version != version for one in models):
@@ -80,7 +80,7 @@ class ModelRegistry:
 
     def activate(self, version: str, *, by: str) -> None:
         """Make a stored version the active one, for all processes on this store."""
-        with self._store.writing() as session:
+        with self._changing() as session:
             _require_known(version, session.models())
             _activate(session, version, time.time(), by)
 
@@ -88,14 +88,15 @@ class ModelRegistry:
         """Have all processes compare a version with the active one."""
         _require_known(version, self.versions())
         self._require_columns(self.get(version), "a shadow model")
-        with self._store.writing() as session:
+        with self._changing() as session:
+            _require_known(version, session.models())
             if version == session.meta(CURRENT):
                 raise ModelRefusedError("a shadow model must be another version than the active one")
             session.set_meta(SHADOW, ShadowSettings(version, fraction, time.time(), by).to_text())
 
     def stop_shadow(self) -> None:
         """Compare no version."""
-        with self._store.writing() as session:
+        with self._changing() as session:
             session.set_meta(SHADOW, "")
 
     def shadow(self) -> ShadowSettings:
@@ -104,7 +105,7 @@ class ModelRegistry:
 
     def remove(self, version: str) -> None:
         """Erase an uploaded version that was never active."""
-        with self._store.writing() as session:
+        with self._changing() as session:
             found = _require_known(version, session.models())
             if found.source != UPLOADED or found.activated is not None:
                 raise ModelRefusedError("only an uploaded model that was never active can be deleted: streams need it")
@@ -148,6 +149,13 @@ class ModelRegistry:
         if version not in self._cards:
             self._cards[version] = card_of(version, self.get(version))
         return self._cards[version]
+
+    @contextmanager
+    def _changing(self) -> Iterator[Writing]:
+        """Begin a transaction on the versions, one at a time over all processes: one that is activated stays stored."""
+        with self._store.writing() as session:
+            session.lock_meta(CURRENT)
+            yield session
 
     def _require_columns(self, model: RatioModel, what: str) -> None:
         ours, theirs = _columns(self.get(self.active_version())), _columns(model)
