@@ -73,11 +73,13 @@ def test_obil_stream_loads_at_most_114_modules(tmp_path: Path) -> None:
     assert len(loaded) <= 114, loaded
 
 
-def test_obil_serve_loads_at_most_143_modules(tmp_path: Path) -> None:
+def test_obil_serve_loads_at_most_148_modules(tmp_path: Path) -> None:
     for name in ("fastapi", "pydantic_settings", "prometheus_client", "httpx"):
         pytest.importorskip(name, reason="the service needs obil[service], its tests httpx")
     save_model(tmp_path)
     loaded = modules_loaded(tmp_path, code=SERVE_AND_COUNT)
     assert "obil.service.streams.stream_hub" in loaded
     assert not [name for name in loaded if ".reports." in name or name == "obil.service.streams.stream_report"]
-    assert len(loaded) <= 143, loaded
+    assert not [name for name in loaded if name.endswith((".limited_load", ".model_archive"))]  # an upload needs them
+    # five of them list, activate and compare versions of the model, and find rows without features
+    assert len(loaded) <= 148, loaded

@@ -189,7 +189,7 @@ def test_an_upload_is_loaded_without_trust_even_where_the_limited_process_is_foo
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     untrusted = untrusted_model(tmp_path / "untrusted")
-    monkeypatch.setattr(model_registry, "require_loadable", lambda _folder: None)
+    monkeypatch.setattr(limited_load, "require_loadable", lambda _folder: None)
     with pytest.raises(ModelRefusedError, match="types that are not on the list"):
         upload(start(trusted=[DOUBLED]), untrusted)
 

@@ -19,7 +19,6 @@ from obil.service.records import ModelCard
 from obil.service.refusals import ModelRefusedError, UnknownModelError
 from obil.service.storage.store import Store
 from obil.service.storage.writing import FROM_FOLDER, UPLOADED, ModelRow, Writing
-from obil.service.streams.limited_load import require_loadable
 from obil.service.streams.shadow_settings import ShadowSettings, shadow_of
 from obil.serving.columns import Column
 from obil.serving.files import load
@@ -62,6 +61,8 @@ class ModelRegistry:
 
         Nothing of `trusted` holds for it. Before this process loads it, another one does, with limits.
         """
+        from obil.service.streams.limited_load import require_loadable  # noqa: PLC0415  # a start needs no upload
+
         version, at = version_of(files), time.time()
         with _in_folder(files) as folder:
             require_loadable(folder)
