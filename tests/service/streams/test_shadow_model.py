@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,6 +145,51 @@ def test_a_shadow_model_that_is_slow_or_fails_delays_and_fails_no_reply(
     assert found.skipped >= 15
     monkeypatch.setattr(hub._shadow, "_random", None)  # a fault of its own
     assert decide(hub, rows[:5]).first_row == 21
+
+
+def test_a_stream_that_is_deleted_while_it_is_compared_leaves_nothing(
+    start: Start, newer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, (rows, _) = start(), gaussian_rows(20, 0.4, 8)
+    shadowed(hub, newer)
+    begun, deleted, scored = threading.Event(), threading.Event(), shadow_model.score
+
+    def held(*given: Any) -> Any:
+        begun.set()
+        deleted.wait(30.0)
+        return scored(*given)
+
+    monkeypatch.setattr(shadow_model, "score", held)
+    decide(hub, rows)
+    assert begun.wait(30.0)
+    asyncio.run(hub.delete("shop", ANN))
+    deleted.set()
+    hub._shadow.close()
+    assert not hub._shadow._comparisons
+
+
+def test_a_comparison_that_does_not_end_does_not_keep_the_service_from_stopping(
+    start: Start, newer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow_model, "CLOSE_SECONDS", 0.2)
+    hub, (rows, _) = start(), gaussian_rows(20, 0.4, 8)
+    shadowed(hub, newer)
+    begun, stopped = threading.Event(), threading.Event()
+
+    def endless(*_: Any) -> Any:
+        begun.set()
+        stopped.wait(60.0)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(shadow_model, "score", endless)
+    decide(hub, rows)
+    assert begun.wait(30.0)
+    started = time.monotonic()
+    hub.close()
+    assert time.monotonic() - started < 30.0
+    stopped.set()
+    hub._shadow._thread.join(30.0)
+    assert not hub._shadow._thread.is_alive()
 
 
 def test_many_streams_do_not_push_each_other_out(start: Start, newer: Path, monkeypatch: pytest.MonkeyPatch) -> None:

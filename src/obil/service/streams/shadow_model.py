@@ -28,6 +28,7 @@ MOST_ROWS = 500  # of one request
 MOST_STREAMS = 500  # that are compared; another one takes the place of one that is idle for
 IDLE_SECONDS = 3_600.0
 REST = 9.0  # times as long as a comparison took: a tenth of a processor is enough
+CLOSE_SECONDS = 5.0  # for a comparison under way, when the service stops
 POLICY_SECONDS = 30.0  # between two looks at the policy of a stream
 
 log = logging.getLogger("obil.service")
@@ -82,7 +83,7 @@ class ShadowModel:
         self._model_of, self._writer = model_of, writer
         self._settings = ShadowSettings()
         self._comparisons: OrderedDict[str, Comparison] = OrderedDict()
-        self._skipped = 0
+        self._skipped, self._n_deleted = 0, 0
         self._queue: queue.SimpleQueue[Sample | None] = queue.SimpleQueue()
         self._random, self._lock, self._closing = np.random.default_rng(), threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="obil-shadow", daemon=True)
@@ -147,12 +148,13 @@ class ShadowModel:
         """Drop what is known of a stream that was deleted."""
         with self._lock:
             self._comparisons.pop(stream, None)
+            self._n_deleted += 1
 
     def close(self) -> None:
-        """Stop; what still waits is dropped."""
+        """Stop; what still waits is dropped, and what takes long is not waited for."""
         self._closing.set()
         self._queue.put(None)
-        self._thread.join()
+        self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         while (sample := self._queue.get()) is not None and not self._closing.is_set():
@@ -168,7 +170,7 @@ class ShadowModel:
             self._closing.wait(REST * (time.thread_time() - started))
 
     def _compare(self, sample: Sample) -> None:
-        settings = self._settings
+        settings, n_deleted = self._settings, self._n_deleted
         if settings.version is None or settings.version == sample.active:
             return
         if not self._has_room_for(sample.stream):
@@ -181,7 +183,7 @@ class ShadowModel:
             rows = Rows(table_for(model, rows.table, rows.read_for), rows.n_rows)
         decisions = found.online.decide_scores(score(rows, model))
         with self._lock:
-            if self._settings != settings:
+            if self._settings != settings or self._n_deleted != n_deleted:  # it may be this stream that was deleted
                 return
             found.n_rows += rows.n_rows
             found.n_same += int(np.sum(decisions.numbers == sample.numbers))
