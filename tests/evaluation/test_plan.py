@@ -12,6 +12,7 @@ from obil.datasets.gaussian_stream import GaussianClasses
 from obil.errors import InvalidInputError
 from obil.evaluation.monitor_delays import MOST_MONITORED, monitor_delays
 from obil.evaluation.scored_rows import ScoredRows, first_rows
+from obil.monitor import LabelShiftMonitor
 from obil.serving.holdout import Holdout
 from obil.trackers.evidence import BinaryEvidence
 
@@ -34,7 +35,7 @@ def found(model: obil.RatioModel) -> obil.Plan:
 
 
 def test_the_width_of_a_prior_is_that_of_fresh_streams(model: obil.RatioModel) -> None:
-    held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1)
+    held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1, soft=True)
     for prior, n_rows in ((0.02, 4_000), (0.3, 300)):
         drawn = [pair_rows(2.0, prior, n_rows, seed=seed).log_ratios for seed in range(60)]
         widths = [np.ptp(BinaryEvidence.of(rows).estimate(level=0.9).interval[1]) for rows in drawn]
@@ -42,7 +43,7 @@ def test_the_width_of_a_prior_is_that_of_fresh_streams(model: obil.RatioModel) -
 
 
 def test_the_rows_that_are_named_give_an_interval_within_20_percent(model: obil.RatioModel, found: obil.Plan) -> None:
-    held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1)
+    held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1, soft=True)
     for one in found.priors:
         assert one.rows_to_know is not None
         assert np.ptp(held_out.interval(one.prior, one.rows_to_know, 0.9)) <= 0.4 * one.prior
@@ -66,7 +67,7 @@ def test_the_saving_is_that_of_fresh_streams_at_the_threshold_of_their_prior(fou
 def test_an_estimate_from_the_rows_that_are_named_saves_most(model: obil.RatioModel, found: obil.Plan) -> None:
     rare = found.priors[0]
     assert rare.rows_to_save is not None
-    cost = ScoredRows.of(model.holdout_, model.prior_, 1).cost_at(rare.prior, COSTS)
+    cost = ScoredRows.of(model.holdout_, model.prior_, 1, soft=True).cost_at(rare.prior, COSTS)
 
     def fraction(n_rows: int) -> float:
         saved = []
@@ -135,6 +136,32 @@ def test_rules_are_those_of_a_stream(model: obil.RatioModel) -> None:
     assert obil.plan(model, priors=[0.1], costs=named) == obil.plan(model, priors=[0.1], costs=COSTS)
     by_name = obil.plan(model, priors=[0.1], policy="f1")
     assert by_name == obil.plan(model, priors=[0.1], policy=obil.policies.FBetaPolicy())
+
+
+def test_the_least_auc_is_that_of_a_pair_which_needs_the_rows_of_the_plan(
+    model: obil.RatioModel, found: obil.Plan
+) -> None:
+    """The scores of the model are those of a Gaussian pair: with as many rows as it needs, its own AUC is the least."""
+    rare = found.priors[0]
+    assert rare.rows_to_save is not None
+    enough, more = (
+        obil.plan(model, priors=[rare.prior], costs=COSTS, n_rows=factor * rare.rows_to_save).priors[0].least_auc
+        for factor in (1, 3)
+    )
+    assert enough == pytest.approx(found.auc, abs=0.02)
+    assert more is not None
+    assert more < found.auc - 0.05
+
+
+def test_changes_are_in_standard_deviations_of_the_evidence_within_the_classes(model: obil.RatioModel) -> None:
+    delays, moved = [], np.array([0.0, 0.5 * 1.84])
+    for seed in range(15):
+        evidence = model.score(pair_rows(2.0, 0.2, 2_000, seed=seed).log_ratios[:, 1:]).evidence_from(0)[:, 0]
+        monitor = LabelShiftMonitor.for_model(model)
+        monitor.update_many(evidence + moved)
+        delays.append(monitor.alarm_row or 2_000)
+    planned = monitor_delays(model, n_streams=15)["scores move by half a standard deviation"]
+    assert planned == pytest.approx(np.median(delays), rel=0.4)
 
 
 def test_rows_are_searched_for_by_halving() -> None:
