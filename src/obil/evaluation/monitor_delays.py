@@ -30,7 +30,9 @@ def monitor_delays(
     """Return, for each change of the scores, the median rows until the monitor's alarm; None beyond 20,000.
 
     Streams are drawn from `rows`, the model's held-out ones if None, at the training prior, and each has changed from
-    its first row on. The unit is the standard deviation of the log ratio within the classes.
+    its first row on. The unit is the standard deviation of the log ratio within the classes. What is changed is the log
+    ratio that the monitor sees, after calibration: where calibration bounds it, raw scores that change as much are
+    noticed later.
 
     >>> from obil import RatioClassifier
     >>> rng = np.random.default_rng(0)
