@@ -50,6 +50,7 @@ def test_an_archive_that_is_wrong_is_refused_by_its_kind(served: Served) -> None
     ):
         answer = served.client.post("/v1/models", content=content, headers=headers)
         assert answer.json()["code"] == code, answer.text
+    assert "raise upload_bytes" in answer.json()["detail"]  # a model cannot be sent in parts
     assert len(served.client.get("/v1/models").json()["models"]) == 1
 
 

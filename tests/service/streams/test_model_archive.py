@@ -1,5 +1,6 @@
 """The archive of an uploaded model is plain files with plain names, and whatever else a tar can hold is refused."""
 
+import gzip
 import io
 import random
 import tarfile
@@ -55,6 +56,11 @@ def test_refuses_links_devices_folders_and_extended_headers(kind: bytes) -> None
         files_of_tar(tar_of(("manifest.json", b""), type=kind, linkname="/etc/passwd"))
 
 
+def test_says_that_a_folder_is_one() -> None:
+    with pytest.raises(RefusedError, match="got a folder 'model/'"):
+        files_of_tar(tar_of(("model/", b""), type=tarfile.DIRTYPE))
+
+
 def test_refuses_what_pax_adds() -> None:
     with pytest.raises(RefusedError, match="an extended header"):
         files_of_tar(tar_of(("a" * 150, b"1"), form=tarfile.PAX_FORMAT))
@@ -96,6 +102,8 @@ def test_refuses_what_is_cut_short_compressed_or_goes_on() -> None:
     ):
         with pytest.raises(RefusedError):
             files_of_tar(body)
+    with pytest.raises(RefusedError, match="must be an uncompressed tar archive"):
+        files_of_tar(gzip.compress(whole + random.Random(1).randbytes(1_024)))
 
 
 def test_any_damage_is_refused_or_gives_plain_names() -> None:

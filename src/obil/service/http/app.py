@@ -69,7 +69,8 @@ def create_app(streams: StreamHub, settings: ServiceSettings | None = None, keys
     uploads = None
     if settings.upload_bytes:  # apart from other bodies, which are small beside a model
         most = {"max_bytes": settings.upload_bytes, "memory_bytes": settings.upload_bytes, "most": MOST_ARRIVING}
-        uploads = Bodies(seconds=settings.upload_seconds, **most)
+        remedy = "the operator can raise upload_bytes and upload_seconds"
+        uploads = Bodies(seconds=settings.upload_seconds, remedy=remedy, **most)
     in_progress = InProgress(most=settings.max_requests, most_per_key=settings.max_requests_per_key)
     metrics.gauge("obil_requests_in_progress", "Requests that are being answered.", lambda: in_progress.total)
     metrics.gauge("obil_body_bytes", "Bytes of the large bodies in progress.", lambda: bodies.held_bytes)

@@ -27,7 +27,10 @@ class Bodies:
     many of them slowly keeps nobody out.
     """
 
-    def __init__(self, *, max_bytes: int, memory_bytes: int, seconds: float, most: int) -> None:
+    def __init__(
+        self, *, max_bytes: int, memory_bytes: int, seconds: float, most: int, remedy: str = "send it in parts"
+    ) -> None:
+        self._remedy = remedy
         self._max_bytes, self._memory_bytes, self._seconds, self._most = max_bytes, memory_bytes, seconds, most
         self.held_bytes = 0
         self._numbers = count()
@@ -59,7 +62,7 @@ class Bodies:
             self.release(held)
             if isinstance(error, TimeoutError):
                 raise TooSlowError(
-                    f"a body must arrive within {self._seconds:g} s, and sooner while many others do: send it in parts"
+                    f"a body must arrive within {self._seconds:g} s, and sooner while many others do: {self._remedy}"
                 ) from None
             raise
         finally:
@@ -89,4 +92,4 @@ class Bodies:
             oldest.reschedule(asyncio.get_running_loop().time())
 
     def _too_large(self) -> TooLargeError:
-        return TooLargeError(f"the body must have at most {self._max_bytes:,} bytes, got more: send it in parts")
+        return TooLargeError(f"the body must have at most {self._max_bytes:,} bytes, got more: {self._remedy}")

@@ -8,10 +8,11 @@ from obil.service.refusals import BadInputError, NotUnderstoodError
 MOST_FILES = 1_000
 _BLOCK = 512
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_OCTAL = re.compile(rb"[0-7]+")
 _FILE, _FOLDER = (b"0", b"\0"), b"5"
 _KINDS = {
     b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a pipe",
-    b"S": "a sparse file",
+    _FOLDER: "a folder", b"S": "a sparse file",
     **dict.fromkeys((b"x", b"g", b"L", b"K"), "an extended header"),
 }  # fmt: skip
 
@@ -57,7 +58,8 @@ def files_of_tar(body: bytes) -> dict[str, bytes]:
 def _read_header(header: bytes) -> tuple[str, bytes, int]:
     """Return the name, the kind and the size of an entry."""
     blank = header[:148] + b" " * 8 + header[156:]
-    if len(header) < _BLOCK or _octal(header[148:156]) != sum(blank):
+    checksum = header[148:156].strip(b" \0")
+    if len(header) < _BLOCK or not _OCTAL.fullmatch(checksum) or int(checksum, 8) != sum(blank):
         raise NotUnderstoodError("the body must be an uncompressed tar archive, got something else")
     path = [header[:100]]
     if header[257:263] == b"ustar\0" and header[345:346] != b"\0":
@@ -68,7 +70,7 @@ def _read_header(header: bytes) -> tuple[str, bytes, int]:
 
 def _octal(field: bytes) -> int:
     digits = field.strip(b" \0")
-    if not re.fullmatch(rb"[0-7]+", digits):
+    if not _OCTAL.fullmatch(digits):
         raise NotUnderstoodError("the archive has a header that is damaged, or of a file larger than 8 GB")
     return int(digits, 8)
 
