@@ -377,7 +377,7 @@ def queue_together(hub: StreamHub, *names: str) -> list[Any]:
     return queued
 
 
-def test_two_processes_that_make_a_stream_while_they_share_another_do_not_deadlock(start: Start) -> None:
+def test_two_processes_that_make_a_stream_while_both_write_to_another_do_not_deadlock(start: Start) -> None:
     rows, _ = gaussian_rows(1, 0.3, 2)
     one, two = start(), start()
     for hub in (one, two):
