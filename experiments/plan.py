@@ -57,7 +57,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     planned = plan(model, priors=priors, costs=costs, level=settings["level"], random_state=settings["seed"])
     fresh = _Fresh(log_ratios, evidence, labels, settings)
     found: dict[str, Any] = {"width": {}, "saving": {}, "delay": {}}
-    held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1)
+    held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1, soft=True)
     for factor, one in zip(settings["odds"], planned.priors, strict=True):
         n_rows = int(np.clip(one.rows_to_know or settings["most_known"], 500, settings["most_known"]))
         low, high = held_out.interval(one.prior, n_rows, settings["level"])

@@ -162,7 +162,9 @@ def plan(
     bound: BoundPolicy = rule.bound  # type: ignore[assignment]  # a rule for one class always has one
     unit_costs = costs_of(rule.policy)
     rows = ScoredRows.of(fitted.holdout_, fitted.prior_, chosen)
-    evidence = ScoredRows.of(fitted.evidence_holdout, fitted.prior_, chosen)
+    # labels count what is saved, for that shows where the ratios are wrong; how fast hardly does: posteriors are smooth
+    smooth = ScoredRows.of(fitted.holdout_, fitted.prior_, chosen, soft=True)
+    evidence = ScoredRows.of(fitted.evidence_holdout, fitted.prior_, chosen, soft=True)
     rng = np.random.default_rng(seed)
     planned = []
     for prior in sorted(asked):
@@ -173,7 +175,7 @@ def plan(
         planned.append(
             PlannedPrior(
                 prior, evidence.rows_to_know(prior, level), 1_000.0 * (static - best),
-                _rows_to_save(cost, bound, evidence, prior, training),
+                _rows_to_save(smooth.cost_at(prior, unit_costs), bound, evidence, prior, training),
                 _least_auc(bound, unit_costs, prior, training, n_rows) if isinstance(rule.policy, CostPolicy) else None,
                 alerts, precision, recall, *widths,
             )

@@ -26,16 +26,15 @@ class ScoredRows:
         self._above = np.concatenate([self._masses[:, ::-1].cumsum(axis=1)[:, ::-1], np.zeros((2, 1))], axis=1)
 
     @classmethod
-    def of(cls, holdout: Holdout, prior: FloatArray, positive: int) -> "ScoredRows":
+    def of(cls, holdout: Holdout, prior: FloatArray, positive: int, *, soft: bool = False) -> "ScoredRows":
         """Take held-out rows; the other classes keep their proportions in the prior.
 
-        Each row counts as positive by its posterior and as negative by the rest of it: a label is one noisy draw of
-        that, and of a rare class there are few.
+        With `soft` each row counts as positive by its posterior and as negative by the rest of it, else by its label.
         """
         weights = holdout.weights_at(prior)
         scores = one_vs_rest(holdout.log_ratios, prior, positive)
-        posterior = expit(scores + logit(prior[positive]))
-        return cls(scores, weights * np.stack([1.0 - posterior, posterior]))
+        is_positive = expit(scores + logit(prior[positive])) if soft else holdout.labels == positive
+        return cls(scores, weights * np.stack([1.0 - is_positive, is_positive]))
 
     @classmethod
     def gaussian(cls, separation: float) -> "ScoredRows":
