@@ -144,7 +144,7 @@ class PostgresDatabase:
 def _run(connection: "psycopg.Connection[Any]", statements: Sequence[Statement]) -> list[tuple[Any, ...]]:
     """Run statements, waiting for the server once, and return the rows of the last one.
 
-    Nothing is left under way in between: the server ends a transaction that is idle, but not a pipeline that is open.
+    Nothing is left unanswered in between: the server ends a transaction that is idle, but not a pipeline that is open.
     """
     import psycopg  # noqa: PLC0415  # an extra
 

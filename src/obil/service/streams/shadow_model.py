@@ -28,7 +28,7 @@ MOST_ROWS = 500  # of one request
 MOST_STREAMS = 500  # that are compared; another one takes the place of one that is idle for
 IDLE_SECONDS = 3_600.0
 REST = 9.0  # times as long as a comparison took: a tenth of a processor is enough
-CLOSE_SECONDS = 5.0  # for a comparison under way, when the service stops
+CLOSE_SECONDS = 5.0  # for a comparison in progress, when the service stops
 POLICY_SECONDS = 30.0  # between two looks at the policy of a stream
 
 log = logging.getLogger("obil.service")
