@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from obil.cli.parquet_rows import ParquetLines
 from tests.cli.cases import obil
 
-pytest.importorskip("pyarrow", reason="parquet files need pyarrow")
+pa = pytest.importorskip("pyarrow", reason="parquet files need pyarrow")
+pq = pytest.importorskip("pyarrow.parquet", reason="parquet files need pyarrow")
 
 STREAM = ["stream", "model"]
 
@@ -56,6 +58,12 @@ def test_missing_values_strings_and_categories_of_a_parquet_file_are_read(here: 
     assert ran.exit_code == 0, ran.stderr
     assert (here / "b.parquet.csv").read_bytes() == (here / "a.csv").read_bytes()
     assert pd.read_parquet("b.parquet")["id"][7] == 'a "quoted", id\nof two lines'
+
+
+def test_nan_is_a_missing_value_in_the_lines(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1.5, np.nan, None], "b": [1, 2, 3]}), tmp_path / "new.parquet")
+    with ParquetLines(tmp_path / "new.parquet", wanted=["a", "b"], on_pause=lambda: None) as lines:
+        assert b"".join(iter(lambda: lines.read1(1), b"")) == b"a,b\n1.5,1\n,2\n,3\n"
 
 
 def test_a_parquet_output_that_no_state_belongs_to_is_not_replaced(here: Path) -> None:

@@ -78,6 +78,13 @@ def test_limits_lie_beyond_the_extremes_by_the_width_of_the_middle() -> None:
     assert limits["c"] == (2.0, 2.0)
 
 
+def test_zeros_and_missing_values_of_either_sign_are_the_same_row() -> None:
+    values = np.linspace(1.0, 2.0, 100)
+    table = {"a": np.append([0.0, np.nan], values), "b": np.append([1.0, 1.0], values)}
+    encoder = ColumnEncoder.fit(table)
+    assert TrainingTable.of(table, encoder).n_seen({"a": np.array([-0.0, -np.nan]), "b": np.ones(2)}, encoder) == 2
+
+
 def test_a_long_table_is_sampled_and_rows_that_repeat_by_themselves_are_not_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
