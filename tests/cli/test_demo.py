@@ -34,7 +34,7 @@ def test_the_demo_prints_a_table_and_writes_a_plot_and_a_page(tmp_path: Path, mo
         assert method in ran.output
     assert "0.0000" in ran.output  # the oracle's error
     assert (out / "tracking.png").read_bytes().startswith(b"\x89PNG")
-    assert "Verdict" in (out / "report.html").read_text(encoding="utf-8")
+    assert "May I use this model?" in (out / "report.html").read_text(encoding="utf-8")
     assert str(out / "report.html") in ran.output
     assert sorted(found.name for found in out.iterdir()) == ["report.html", "tracking.png"]
 

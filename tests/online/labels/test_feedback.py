@@ -268,10 +268,10 @@ def test_evidence_that_does_not_fit_is_refused_before_a_row_is_decided(
     stream = drawn(10, 0.1, 16)
     scores = model.score(stream.features)
     ratios, evidence = scores.log_ratios, scores.evidence_from(0)
-    broken, moved = evidence.copy(), evidence.copy()
-    broken[5, 0, 1], moved[5, 0, 0] = np.nan, 0.1
+    broken, moved, half = evidence.copy(), evidence.copy(), evidence.copy()
+    broken[5, 0, 1], moved[5, 0, 0], half[5, 1, 1] = np.inf, 0.1, np.nan  # only the first source marks an empty row
     before = online.state()
-    for wrong in (evidence[:5], evidence[:, :3], broken, moved, np.concatenate([evidence, evidence]), ratios):
+    for wrong in (evidence[:5], evidence[:, :3], broken, moved, half, np.concatenate([evidence, evidence]), ratios):
         with pytest.raises(InvalidInputError, match="evidence"):
             online.decide_log_ratios(ratios, evidence=wrong)
     with pytest.raises(InvalidInputError):
