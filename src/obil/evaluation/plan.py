@@ -35,7 +35,7 @@ class PlannedPrior(JsonRecord):
     rows_to_save: int | None  # likewise, until a threshold at the estimate brings 80 % of the saving, on average
     least_auc: float | None  # of two Gaussian classes, from which on it does within the rows of the plan
     alert_rate: float
-    precision: float
+    precision: float | None  # None where nothing is alerted
     recall: float
     precision_width: float | None  # of the interval from the labels, of rows drawn at random; None: no alert among them
     recall_width: float | None
@@ -223,12 +223,18 @@ def _least_auc(bound: BoundPolicy, costs: Costs, prior: float, training: float, 
 
 
 def _label_widths(
-    n_labels: int, prior: float, alerts: float, precision: float, recall: float, level: float, rng: np.random.Generator
+    n_labels: int,
+    prior: float,
+    alerts: float,
+    precision: float | None,
+    recall: float,
+    level: float,
+    rng: np.random.Generator,
 ) -> tuple[float | None, float | None, float | None]:
     """Return the mean widths of Jeffreys' intervals: precision, recall, and precision with labels of alerts only."""
     n_alerts, n_positive = rng.binomial(n_labels, alerts, N_DRAWS), rng.binomial(n_labels, prior, N_DRAWS)
-    of_alerts = np.full(N_DRAWS, n_labels if alerts > 0.0 else 0)
-    pairs = ((n_alerts, precision), (n_positive, recall), (of_alerts, precision))
+    of_alerts, right = np.full(N_DRAWS, 0 if precision is None else n_labels), precision or 0.0
+    pairs = ((n_alerts, right), (n_positive, recall), (of_alerts, right))
     found = [_mean_width(rng.binomial(n, rate), n, level) for n, rate in pairs]
     return found[0], found[1], found[2]
 

@@ -68,11 +68,11 @@ class ScoredRows:
 
         return cost
 
-    def rates_at(self, prior: float, threshold: float) -> tuple[float, float, float]:
-        """Return alert rate, precision and recall; the precision of no alerts is 0."""
+    def rates_at(self, prior: float, threshold: float) -> tuple[float, float | None, float]:
+        """Return alert rate, precision and recall; no alerts have no precision."""
         false_alarms, hits = self._rates(np.array([threshold]))[:, 0].tolist()
         alerts = (1.0 - prior) * false_alarms + prior * hits
-        return alerts, prior * hits / alerts if alerts > 0.0 else 0.0, hits
+        return alerts, prior * hits / alerts if alerts > 0.0 else None, hits
 
     def information(self, prior: float) -> float:
         """Return the Fisher information of one row about the logit of the prior."""
